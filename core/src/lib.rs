@@ -1,0 +1,19 @@
+//! Restante, a message broker: *a message waits until its subscriber comes back*.
+//!
+//! The map of the rooms, upper ones import lower ones only:
+//!
+//! ```text
+//!  server                        assembly: config → store, broker, listener
+//!  session                       one connected client: verbs → broker
+//!  broker    transport   client  routing and delivery; sockets; the Rust client
+//!  protocol  store               our verbs ⇄ Socket.IO events; where messages wait
+//!  model  wire  error  clock  metrics
+//! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod clock;
+mod error;
+pub mod metrics;
+
+pub use error::{Error, ErrorKind, Result};

@@ -15,5 +15,6 @@
 pub mod clock;
 mod error;
 pub mod metrics;
+pub mod model;
 
 pub use error::{Error, ErrorKind, Result};

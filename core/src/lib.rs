@@ -16,5 +16,6 @@ pub mod clock;
 mod error;
 pub mod metrics;
 pub mod model;
+pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};

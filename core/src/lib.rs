@@ -16,6 +16,7 @@ pub mod clock;
 mod error;
 pub mod metrics;
 pub mod model;
+pub mod protocol;
 pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};

@@ -17,6 +17,8 @@ mod error;
 pub mod metrics;
 pub mod model;
 pub mod protocol;
+#[cfg(feature = "server")]
+pub mod transport;
 pub mod wire;
 
 pub use error::{Error, ErrorKind, Result};

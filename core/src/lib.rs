@@ -18,6 +18,8 @@ pub mod metrics;
 pub mod model;
 pub mod protocol;
 #[cfg(feature = "server")]
+pub mod store;
+#[cfg(feature = "server")]
 pub mod transport;
 pub mod wire;
 

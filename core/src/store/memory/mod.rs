@@ -1,0 +1,188 @@
+//! The store that keeps everything in memory: it survives reconnects and nothing else (P1).
+//!
+//! One lock over all of it: calls are short, a batch is one turn, and commit order is call order
+//! without further thought. Every call answers at once. Knows nothing of the broker.
+
+mod append;
+mod change;
+mod delays;
+mod exceptions;
+mod graves;
+mod log;
+mod marks;
+mod queue;
+mod read;
+mod runs;
+mod small_set;
+mod standing;
+mod state;
+mod sweep;
+
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::model::{MessageId, RealmId};
+use crate::{Error, ErrorKind, Result};
+
+use super::types::{
+    Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
+    Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled, StoreCounters,
+};
+use super::{Pending, Store};
+use state::State;
+
+/// A [`Store`] in memory.
+#[derive(Debug)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+impl MemoryStore {
+    /// An empty store with these bounds.
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            state: Mutex::new(State::new(bounds)),
+        }
+    }
+
+    fn call<T>(&self, call: impl FnOnce(&mut State) -> Result<T>) -> Pending<T> {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Pending::ready(Err(Error::new(
+                ErrorKind::StoreUnavailable,
+                "the store is closed",
+            )));
+        }
+        Pending::ready(call(&mut state))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(Bounds::default())
+    }
+}
+
+impl Store for MemoryStore {
+    fn durability(&self) -> Durability {
+        Durability::Memory
+    }
+
+    fn queues(&self) -> Pending<Vec<QueueRecord>> {
+        self.call(|state| Ok(state.records()))
+    }
+
+    fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord> {
+        self.call(|state| state.open(spec, now))
+    }
+
+    fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()> {
+        self.call(|state| state.change(queue, |change| change.queue.seen = now))
+    }
+
+    fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64> {
+        self.call(|state| state.forget(queue, purge))
+    }
+
+    fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>> {
+        self.call(|state| Ok(batch.into_iter().map(|item| state.append(item)).collect()))
+    }
+
+    fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page> {
+        self.call(|state| state.page(queue, after, limit, now))
+    }
+
+    fn due(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Due> {
+        self.call(|state| state.due(queue, limit, now))
+    }
+
+    fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()> {
+        self.call(|state| state.update(queue, change, now))
+    }
+
+    fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
+        self.call(|state| state.settle(queue, &seqs))
+    }
+
+    fn depth(&self, queue: QueueId) -> Pending<Depth> {
+        self.call(|state| state.depth(queue))
+    }
+
+    fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
+        self.call(|state| Ok(state.realm_depth(realm)))
+    }
+
+    fn browse(&self, queue: QueueId, after: Seq, limit: PageLimit) -> Pending<Vec<Entry>> {
+        self.call(|state| state.browse(queue, after, limit))
+    }
+
+    fn purge_queue(&self, queue: QueueId) -> Pending<u64> {
+        self.call(|state| state.purge_queue(queue))
+    }
+
+    fn purge_realm(&self, realm: &RealmId) -> Pending<u64> {
+        self.call(|state| Ok(state.purge_realm(realm)))
+    }
+
+    fn rename_realm(&self, from: &RealmId, to: &RealmId) -> Pending<()> {
+        self.call(|state| state.rename_realm(from, to))
+    }
+
+    fn delayed(&self, limit: usize, now: Timestamp) -> Pending<(Vec<Delayed>, Option<Timestamp>)> {
+        self.call(|state| Ok(state.delays.due(limit, now)))
+    }
+
+    fn drop_delayed(&self, ids: Vec<MessageId>) -> Pending<()> {
+        self.call(|state| {
+            ids.into_iter().for_each(|id| state.drop_delayed(id));
+            Ok(())
+        })
+    }
+
+    fn dead_letters(
+        &self,
+        realm: &RealmId,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Pending<Vec<DeadLetter>> {
+        self.call(|state| {
+            let realm = state.realms.get(realm);
+            Ok(realm.map_or_else(Vec::new, |realm| realm.graves.list(after, limit)))
+        })
+    }
+
+    fn revive(&self, realm: &RealmId, id: DeadLetterId, now: Timestamp) -> Pending<QueueId> {
+        self.call(|state| state.revive(realm, id, now))
+    }
+
+    fn discard(&self, realm: &RealmId, id: DeadLetterId) -> Pending<()> {
+        self.call(|state| state.discard(realm, id))
+    }
+
+    fn purge_dead_letters(&self, realm: &RealmId) -> Pending<u64> {
+        self.call(|state| {
+            let graves = state.realms.get_mut(realm).map(|realm| &mut realm.graves);
+            Ok(graves.map_or(0, |graves| std::mem::take(graves).len() as u64))
+        })
+    }
+
+    fn probe(&self) -> Pending<()> {
+        self.call(|_| Ok(()))
+    }
+
+    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<bool> {
+        self.call(|state| Ok(state.maintain(budget, now)))
+    }
+
+    fn counters(&self) -> StoreCounters {
+        self.state.lock().counters
+    }
+
+    fn close(&self) -> Pending<()> {
+        self.state.lock().is_closed = true;
+        Pending::ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

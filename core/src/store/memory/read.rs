@@ -1,0 +1,175 @@
+//! Reading a queue: pages, due exceptions, a look.
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::clock::Timestamp;
+use crate::model::Message;
+
+use super::super::types::{Due, Entry, Page, PageLimit, QueueId, Seq};
+use super::queue::Queue;
+use super::state::{Change, State, no_queue};
+
+/// A page looks at most at this many expired entries for each one it may return, so that one call
+/// never walks a whole log.
+const LOOKS: usize = 16;
+
+/// How much still fits into an answer.
+struct Room {
+    entries: usize,
+    bytes: usize,
+    is_empty: bool,
+}
+
+impl Room {
+    fn new(limit: PageLimit) -> Self {
+        Self {
+            entries: limit.entries.max(1),
+            bytes: limit.bytes,
+            is_empty: true,
+        }
+    }
+
+    /// Whether the message fits; if so its room is taken. The first always does.
+    fn take(&mut self, message: &Message) -> bool {
+        let size = message.size();
+        let fits = self.is_empty || (self.entries > 0 && self.bytes >= size);
+        if fits {
+            self.entries -= 1;
+            self.bytes = self.bytes.saturating_sub(size);
+            self.is_empty = false;
+        }
+        fits
+    }
+}
+
+fn waiting_entry(queue: &Queue, seq: Seq, message: &Arc<Message>) -> Entry {
+    Entry {
+        seq,
+        message: Arc::clone(message),
+        attempts: u32::from(seq <= queue.sent),
+        failures: 0,
+        returns: 0,
+        due: None,
+        first_error: None,
+        last_error: None,
+        suspect: false,
+    }
+}
+
+impl State {
+    pub(super) fn page(
+        &mut self,
+        id: QueueId,
+        after: Seq,
+        limit: PageLimit,
+        now: Timestamp,
+    ) -> Result<Page> {
+        self.change(id, |change| {
+            let Change { queue, log, .. } = change;
+            let mut room = Room::new(limit);
+            let mut looks = limit.entries.max(1).saturating_mul(LOOKS);
+            let mut page = Page {
+                entries: Vec::new(),
+                next: log.head().seq,
+                expired: 0,
+                end: true,
+            };
+            let mut number = queue.reading_from(after, log);
+            let mut looked = after;
+            while let Some(next) = queue.next_waiting(number, log) {
+                let seq = queue.seq_of(next, log);
+                let Some(message) = log.get(seq) else {
+                    break;
+                };
+                let is_expired = message.is_expired(now);
+                if looks == 0 || (!is_expired && !room.take(message)) {
+                    page.next = looked;
+                    page.end = false;
+                    break;
+                }
+                looks -= 1;
+                if is_expired {
+                    page.expired += 1;
+                    queue.settle_waiting(seq, log);
+                } else {
+                    page.entries.push(waiting_entry(queue, seq, message));
+                }
+                number = next;
+                looked = seq;
+            }
+            change.counters.expired += page.expired;
+            page
+        })
+    }
+
+    pub(super) fn due(&mut self, id: QueueId, limit: PageLimit, now: Timestamp) -> Result<Due> {
+        self.change(id, |change| {
+            let mut due = Due {
+                entries: Vec::new(),
+                next: None,
+                expired: 0,
+            };
+            let Some(rows) = change.exceptions() else {
+                return due;
+            };
+            let mut room = Room::new(limit);
+            let mut expired = Vec::new();
+            for (at, seq) in rows.by_due() {
+                let Some(row) = rows.get(seq) else {
+                    continue;
+                };
+                if at <= now && row.message.is_expired(now) {
+                    expired.push(seq);
+                } else if at <= now && room.take(&row.message) {
+                    due.entries.push(row.entry());
+                } else {
+                    due.next = Some(at);
+                    break;
+                }
+            }
+            for seq in expired {
+                due.expired += u64::from(change.take_exception(seq).is_some());
+            }
+            change.counters.expired += due.expired;
+            due
+        })
+    }
+
+    pub(super) fn browse(
+        &mut self,
+        id: QueueId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<Entry>> {
+        // What a full queue missed or dropped is settled by any change; that shows nowhere else.
+        self.change(id, |_| ())?;
+        let queue = self.live(id)?;
+        let log = self.logs.get(&queue.log).ok_or_else(no_queue)?;
+        let mut number = queue.reading_from(after, log);
+        let mut waiting = std::iter::from_fn(|| {
+            number = queue.next_waiting(number, log)?;
+            let seq = queue.seq_of(number, log);
+            Some(waiting_entry(queue, seq, log.get(seq)?))
+        })
+        .peekable();
+        let rows = queue.exceptions().map(|rows| rows.after(after));
+        let mut rows = rows.into_iter().flatten().peekable();
+        let mut room = Room::new(limit);
+        let mut entries = Vec::new();
+        loop {
+            let is_row_first = match (rows.peek(), waiting.peek()) {
+                (Some(row), Some(entry)) => row.state.seq < entry.seq,
+                (row, _) => row.is_some(),
+            };
+            let next = match is_row_first {
+                true => rows.next().map(|row| row.entry()),
+                false => waiting.next(),
+            };
+            match next {
+                Some(entry) if room.take(&entry.message) => entries.push(entry),
+                _ => return Ok(entries),
+            }
+        }
+    }
+}

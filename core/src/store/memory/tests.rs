@@ -1,0 +1,120 @@
+//! What the memory store lets go of; [`model`] checks what it does.
+
+mod model;
+mod naive;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::types::{Exception, Overflow, QueueKind, QueueSettings};
+use super::*;
+use crate::model::{Key, Message};
+use crate::store::LogId;
+
+fn realm() -> RealmId {
+    RealmId::parse("r").unwrap()
+}
+
+fn spec(name: usize, durable: bool) -> QueueSpec {
+    QueueSpec {
+        realm: realm(),
+        key: Key::Any { event: "k".into() },
+        kind: QueueKind::Consumer,
+        name: name.to_string().into(),
+        settings: QueueSettings {
+            durable,
+            ..QueueSettings::default()
+        },
+    }
+}
+
+fn now<T>(mut pending: Pending<T>) -> Result<T> {
+    pending.take_ready().expect("memory answers at once")
+}
+
+fn exception(seq: Seq, due: Timestamp) -> Exception {
+    Exception {
+        seq,
+        attempts: 2,
+        failures: 1,
+        returns: 0,
+        due,
+        first_error: None,
+        last_error: None,
+        suspect: false,
+    }
+}
+
+/// Appends `count` messages that the queue 1 settles at once; how many bodies are held in the end.
+fn held_beside_a_fast_reader(bounds: Bounds, prepare: impl Fn(&MemoryStore, QueueId)) -> usize {
+    let store = MemoryStore::new(bounds);
+    let idle = now(store.open(spec(0, true), Timestamp(0))).unwrap();
+    let fast = now(store.open(spec(1, true), Timestamp(0))).unwrap();
+    let mut held = Vec::new();
+    for seq in 1..=3000 {
+        let message = Arc::new(Message {
+            id: MessageId(seq),
+            event: "k".into(),
+            from: "p".into(),
+            body: None,
+            extras: None,
+            produced: Timestamp(0),
+            expires: None,
+            guaranteed: false,
+            key: None,
+        });
+        held.push(Arc::downgrade(&message));
+        let item = Append::new(realm(), message, vec![idle.log]);
+        now(store.append(vec![item])).unwrap().remove(0).unwrap();
+        if seq == 10 {
+            prepare(&store, idle.queue);
+        }
+        let low = Some(seq);
+        let change = QueueChange {
+            low,
+            ..QueueChange::default()
+        };
+        now(store.update(fast.queue, change, Timestamp(0))).unwrap();
+    }
+    let pieces = store.state.lock().logs[&idle.log].pieces_held();
+    assert!(pieces <= 8, "{pieces} pieces are held");
+    held.iter()
+        .filter(|message| message.strong_count() > 0)
+        .count()
+}
+
+#[test]
+fn a_full_queue_holds_its_own_entries_only() {
+    for (overflow, most) in [(Overflow::Reject, 20), (Overflow::DropOldest, 20)] {
+        let bounds = Bounds {
+            max_queued: 20,
+            overflow,
+            ..Bounds::default()
+        };
+        let held = held_beside_a_fast_reader(bounds, |_, _| ());
+        assert_eq!(held, most, "{overflow:?}");
+    }
+}
+
+#[test]
+fn a_left_over_holds_its_own_entries_only() {
+    let held = held_beside_a_fast_reader(Bounds::default(), |store, idle| {
+        assert_eq!(now(store.forget(idle, false)), Ok(10));
+    });
+    assert_eq!(held, 10);
+}
+
+#[test]
+fn an_exception_holds_its_own_entry_only() {
+    let held = held_beside_a_fast_reader(Bounds::default(), |store, idle| {
+        let change = QueueChange {
+            low: Some(u64::MAX),
+            except: vec![exception(5, Timestamp(9))],
+            ..QueueChange::default()
+        };
+        now(store.update(idle, change, Timestamp(0))).unwrap();
+        assert_eq!(now(store.forget(idle, false)), Ok(1));
+    });
+    assert_eq!(held, 1);
+}

@@ -1,0 +1,191 @@
+//! Where durable messages wait: the one trait that every store keeps, and its words.
+//!
+//! A **log** belongs to a key that has at least one queue: entries in commit order. A **queue** is a
+//! reader of one log. The message is stored once per log entry, whatever the number of queues, so
+//! an append costs O(logs), never O(queues). A store decides nothing about delivery: it keeps what
+//! the courier tells it, atomically per call. It knows no session, no socket and reads no clock.
+//! The broker calls it through [`Store`]; only the server's assembly names a concrete one.
+//!
+//! **Order.** A call takes its place in the store's line when the method is *called*, not when the
+//! returned [`Pending`] is first polled; commit order is call order. Dropping a `Pending` does not
+//! undo the call.
+//!
+//! **Life of an entry** in one queue:
+//!
+//! ```text
+//! append ─► waiting ─┬─ low / done / settle ─────────────────────────► gone
+//!                    ├─ except ─► exception ─┬─ clear / settle ──────► gone
+//!                    │               ▲       └─ bury ─► dead letter ─┬─ discard ─► gone
+//!                    ├─ bury ────────┼──────────────────► (same)     │
+//!                    │               └───────────── revive ──────────┘
+//!                    └─ expired, dropped as the oldest, purged ──────► gone
+//! ```
+
+#[cfg(feature = "testing")]
+pub mod contract;
+#[cfg(feature = "testing")]
+pub mod faulty;
+mod memory;
+mod pending;
+mod types;
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::clock::Timestamp;
+use crate::model::{MessageId, RealmId};
+
+pub use memory::MemoryStore;
+pub use pending::Pending;
+pub use types::{
+    Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
+    Entry, Exception, LogId, Overflow, Page, PageLimit, Placed, QueueChange, QueueId, QueueKind,
+    QueueRecord, QueueSettings, QueueSpec, Seq, Settled, StoreCounters,
+};
+
+/// A place where messages wait. All methods are called on any thread and return at once; the
+/// answer is in the [`Pending`].
+///
+/// **Errors** common to all: [`StoreUnavailable`], [`StoreTimeout`] (the write may or may not have
+/// happened), [`StoreFull`], [`StoreCorrupt`]; [`StoreUnavailable`] after [`Store::close`]. Calls
+/// about a queue that does not exist (any more) answer [`DeliveryUnknown`].
+///
+/// [`StoreUnavailable`]: crate::ErrorKind::StoreUnavailable
+/// [`StoreTimeout`]: crate::ErrorKind::StoreTimeout
+/// [`StoreFull`]: crate::ErrorKind::StoreFull
+/// [`StoreCorrupt`]: crate::ErrorKind::StoreCorrupt
+/// [`DeliveryUnknown`]: crate::ErrorKind::DeliveryUnknown
+pub trait Store: Send + Sync + 'static {
+    /// What a yes of this store survives (P1).
+    fn durability(&self) -> Durability;
+
+    /// Every remembered queue, in the order they were opened; read once before the port opens
+    /// (P4). Left-overs of forgotten queues are not among them.
+    fn queues(&self) -> Pending<Vec<QueueRecord>>;
+
+    /// Opens a queue: creates it (and its log) at the log's head, or updates its settings. `now`
+    /// is stored as last attach.
+    ///
+    /// A queue that takes up [`durable`](QueueSettings::durable) gets every entry from here on;
+    /// one that gives it up keeps what it already owns. A forgotten queue of the same realm, key,
+    /// kind and name comes back with what it left, without what was appended in between.
+    ///
+    /// Errors: `ConsumerIdTaken` if what would come back was left by another owner (P30).
+    fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord>;
+
+    /// Marks attach or detach time for the idle TTLs (P4). Need not wait for the disk.
+    fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()>;
+
+    /// Forgets the queue and answers what was left unsettled. With `purge` its entries go too;
+    /// else they stay for a later [`open`](Store::open) of the same name and key until their TTL
+    /// (P5). The log goes with its last queue and the last left-over.
+    fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64>;
+
+    /// Stores a batch: one commit for the batch, all or nothing per item; answers per item in
+    /// order. Items of one batch see each other's marks.
+    ///
+    /// - An item whose mark or uid is known answers `duplicate` and changes nothing.
+    /// - A log takes a message once if at least one of its queues takes it; [`Placed`] says how
+    ///   many took it and how many refused because they were full. Logs that are unknown, or none
+    ///   of whose queues wants this class, are left out of `placed`. Queues of
+    ///   [`skip`](Append::skip) count for nothing there.
+    /// - Marks are left only by what was stored: not by a refused message, nor by one that no queue
+    ///   wanted (P16). Windows are measured by [`Message::produced`](crate::model::Message).
+    /// - With `due` nothing is placed: the message is held for [`delayed`](Store::delayed).
+    /// - With `release` the delayed row goes in the same commit. A row that is gone already was
+    ///   published before: `duplicate`. A refused release keeps its row.
+    ///
+    /// Errors per item: `QueueFull` if queues wanted the message and none took it, or the realm is
+    /// at `max_queued_per_realm`, or holds `max_queued` delayed messages.
+    fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>>;
+
+    /// Entries after `after` for this queue, oldest first, at most `limit`, without settled ones,
+    /// exceptions, ones not for it, and expired ones. What it finds expired it settles and counts,
+    /// once. A single entry larger than the limit comes alone.
+    fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page>;
+
+    /// Exceptions due at `now`, by due time then seq, with the time of the next one. They stay due
+    /// until the courier upserts them with a later time, clears or buries them. What it finds
+    /// expired it settles and counts, once.
+    fn due(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Due>;
+
+    /// One queue's change, atomic: see [`QueueChange`]. Entries that are settled already stay so:
+    /// excepting or burying them does nothing. A burial that pushes the dead letters of the realm
+    /// over their bound drops the oldest, counted.
+    fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()>;
+
+    /// Settles entries of a queue; one answer per seq, in order.
+    fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>>;
+
+    /// What is unsettled in a queue. Expired entries count until they are found.
+    fn depth(&self, queue: QueueId) -> Pending<Depth>;
+
+    /// What is unsettled in all queues of a realm in sum, left-overs included.
+    fn realm_depth(&self, realm: &RealmId) -> Pending<Depth>;
+
+    /// Looks at unsettled entries after `after` by seq, exceptions among them, without changing
+    /// anything.
+    fn browse(&self, queue: QueueId, after: Seq, limit: PageLimit) -> Pending<Vec<Entry>>;
+
+    /// Drops a queue's backlog, keeps the queue; answers how many entries went.
+    fn purge_queue(&self, queue: QueueId) -> Pending<u64>;
+
+    /// Drops every queue, log, dead letter, delayed message and mark of a realm; answers how many
+    /// unsettled entries, dead letters and delayed messages went.
+    fn purge_realm(&self, realm: &RealmId) -> Pending<u64>;
+
+    /// Gives everything of a realm another name; ids stay. A realm the store knows nothing of is
+    /// fine.
+    ///
+    /// Errors: `BadName` if the store holds anything under `to`.
+    fn rename_realm(&self, from: &RealmId, to: &RealmId) -> Pending<()>;
+
+    /// Delayed messages due at `now` in order of due time, at most `limit`, and when the first of
+    /// the others is due. They are not removed: an [`Append`] with `release`, or
+    /// [`drop_delayed`](Store::drop_delayed), does that.
+    fn delayed(&self, limit: usize, now: Timestamp) -> Pending<(Vec<Delayed>, Option<Timestamp>)>;
+
+    /// Drops delayed messages; unknown ids are fine.
+    fn drop_delayed(&self, ids: Vec<MessageId>) -> Pending<()>;
+
+    /// The dead letters of a realm by id, after `after` (which need not exist any more), at most
+    /// `limit` (P37).
+    fn dead_letters(
+        &self,
+        realm: &RealmId,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Pending<Vec<DeadLetter>>;
+
+    /// Puts a dead letter back into its queue as an exception due now: attempts and errors kept,
+    /// failures and returns zero, TTL anew: `message.expires` of the entry is the new one (P37).
+    /// A full queue takes it too.
+    ///
+    /// Errors: `DeadLetterUnknown`; `DeliveryUnknown` if its queue is gone (it stays dead then).
+    fn revive(&self, realm: &RealmId, id: DeadLetterId, now: Timestamp) -> Pending<QueueId>;
+
+    /// Drops one dead letter.
+    ///
+    /// Errors: `DeadLetterUnknown`.
+    fn discard(&self, realm: &RealmId, id: DeadLetterId) -> Pending<()>;
+
+    /// Drops all dead letters of a realm; answers how many.
+    fn purge_dead_letters(&self, realm: &RealmId) -> Pending<u64>;
+
+    /// Writes, reads and deletes something.
+    fn probe(&self) -> Pending<()>;
+
+    /// Settles and counts what has expired, ends dead letters, marks and left-overs that are past
+    /// their time, and gives their room back; looks at about `budget` rows. `true`: there is more
+    /// to do.
+    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<bool>;
+
+    /// Counters for stats and metrics; none ever falls (P38).
+    fn counters(&self) -> StoreCounters;
+
+    /// Writes what is still to be written and ends; later calls are refused. Any number of times.
+    fn close(&self) -> Pending<()>;
+}
+
+/// A store as the broker holds it.
+pub type SharedStore = Arc<dyn Store>;

@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+#[cfg(feature = "server")]
+pub mod broker;
 pub mod clock;
 mod error;
 pub mod metrics;

@@ -1,0 +1,120 @@
+//! What operators ask: numbers, dead letters (P37), purges. Reads live state or asks the store; on the
+//! way of no message.
+
+use std::sync::Arc;
+
+use super::realm::Realm;
+use super::request::{Leave, QueueStats, RealmStats};
+use super::{Answer, Broker, ready, takeover};
+use crate::model::RealmId;
+use crate::store::{DeadLetterId, QueueId, QueueKind};
+
+/// See [`Broker::stats`].
+pub(super) fn stats(broker: &Broker) -> Vec<(RealmId, RealmStats)> {
+    let realms = broker.realms();
+    let stats = realms.iter().map(|realm| (realm.id.clone(), of(realm)));
+    let mut stats: Vec<_> = stats.collect();
+    stats.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    stats
+}
+
+fn of(realm: &Realm) -> RealmStats {
+    let state = realm.state.lock();
+    let producers = state.producers.values();
+    let consumers = state.consumers.values();
+    RealmStats {
+        producers: state.producers.len(),
+        producers_online: producers.filter(|entry| entry.holder.is_some()).count(),
+        consumers: state.consumers.len(),
+        consumers_online: consumers.filter(|entry| entry.holder.is_some()).count(),
+        subscriptions: realm.routes.read().len(),
+        queues: state.slots.len(),
+        sessions: state.members.len(),
+    }
+}
+
+/// See [`Broker::queue_stats`].
+pub(super) fn queue_stats(broker: &Broker, realm: &RealmId) -> Answer<Vec<QueueStats>> {
+    let Some(realm) = broker.find_realm(realm) else {
+        return ready(Ok(Vec::new()));
+    };
+    let slots: Vec<_> = realm.state.lock().slots.values().cloned().collect();
+    let (store, now) = (broker.store().clone(), broker.clock().now());
+    Box::pin(async move {
+        let mut stats = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let depth = store.depth(slot.id).await?;
+            let snapshot = slot.queue.snapshot();
+            stats.push(QueueStats {
+                key: slot.entry.key.clone(),
+                name: slot.name.clone(),
+                is_group: slot.kind == QueueKind::Group,
+                is_durable: slot.state.lock().settings.durable,
+                waiting: depth.count,
+                in_flight: snapshot.in_flight,
+                oldest: depth.oldest.map(|oldest| now.since(oldest)),
+                sessions: u32::try_from(snapshot.sessions).unwrap_or(u32::MAX),
+            });
+        }
+        Ok(stats)
+    })
+}
+
+/// See [`Broker::requeue`].
+pub(super) fn requeue(broker: &Arc<Broker>, realm: &RealmId, id: DeadLetterId) -> Answer<()> {
+    let revived = broker.store().revive(realm, id, broker.clock().now());
+    let realm = broker.find_realm(realm);
+    Box::pin(async move {
+        let queue = revived.await?;
+        if let Some(realm) = realm {
+            wake(&realm, queue);
+        }
+        Ok(())
+    })
+}
+
+fn wake(realm: &Realm, queue: QueueId) {
+    let slot = realm.state.lock().by_queue.get(&queue).cloned();
+    if let Some(slot) = slot {
+        slot.queue.wake();
+    }
+}
+
+/// See [`Broker::purge_queue`].
+pub(super) fn purge_queue(broker: &Broker, realm: &RealmId, queue: QueueId) -> Answer<u64> {
+    let purged = broker.store().purge_queue(queue);
+    let realm = broker.find_realm(realm);
+    Box::pin(async move {
+        let count = purged.await?;
+        let slot = realm.and_then(|realm| realm.state.lock().by_queue.get(&queue).cloned());
+        if let Some(slot) = slot {
+            slot.queue.purged();
+        }
+        Ok(count)
+    })
+}
+
+/// See [`Broker::kick_realm`].
+pub(super) fn kick_realm(broker: &Arc<Broker>, realm: &Realm) {
+    let members: Vec<_> = realm.state.lock().members.values().cloned().collect();
+    for member in members {
+        member.outbox().close();
+        takeover::leave(broker, &member, Leave::Returned);
+    }
+}
+
+/// See [`Broker::purge_realm`].
+pub(super) fn purge_realm(broker: &Arc<Broker>, id: &RealmId) -> Answer<u64> {
+    if let Some(realm) = broker.find_realm(id) {
+        kick_realm(broker, &realm);
+        let mut state = realm.state.lock();
+        let keys: Vec<_> = state.slots.keys().cloned().collect();
+        for key in keys {
+            realm.forget(&mut state, &key);
+        }
+        state.consumers.clear();
+        state.watchers.clear();
+        state.watch_all.clear();
+    }
+    Box::pin(broker.store().purge_realm(id))
+}

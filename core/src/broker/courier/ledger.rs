@@ -1,0 +1,417 @@
+//! What is to be written: settled entries, exceptions, burials, the sent mark, and who waits for it.
+//!
+//! It gathers what happens while one write is under way into the next one, so that the acks of a
+//! batch are one store call, and keeps what could not be written until it can be (P27). `low` is
+//! never pinned: an entry that outlives many later ones becomes an exception. Calls no store itself.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::clock::Elapsed;
+use crate::store::{Burial, QueueChange, Seq};
+
+use super::super::queue::{Answer, Outcome};
+use super::entry::{Row, Slot, Table};
+
+/// An entry that outlives so many later settlements becomes an exception.
+pub(super) const MOST_SETTLED_ABOVE: usize = 4096;
+/// And one that outlives others by so long.
+const LONGEST_PIN: Duration = Duration::from_secs(5);
+/// The sent mark moves in blocks that grow from this many entries …
+const FIRST_BLOCK: u64 = 64;
+/// … to this many.
+const LARGEST_BLOCK: u64 = 1024;
+
+/// Waits between tries of a store call that fails.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Backoff {
+    wait: Duration,
+    /// Not before then.
+    pub(super) until: Option<Elapsed>,
+}
+
+impl Backoff {
+    /// It failed: wait 100 ms, then twice that, up to 5 s.
+    pub(super) fn failed(&mut self, now: Elapsed) {
+        self.wait = (self.wait * 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        self.until = Some(now + self.wait);
+    }
+
+    /// It worked.
+    pub(super) fn worked(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether a call may be made.
+    pub(super) fn is_over(&self, now: Elapsed) -> bool {
+        self.until.is_none_or(|until| until <= now)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// In hand, and pins `low`.
+    Open,
+    /// `low` may pass it.
+    Passed,
+}
+
+/// A verdict whose answer waits for the write that holds it.
+struct Waiting {
+    write: u64,
+    deadline: Elapsed,
+    answer: Answer,
+    outcome: Outcome,
+}
+
+/// The ledger of one courier.
+pub(super) struct Ledger {
+    /// The seq of `marks[0]`; all before it is settled or an exception.
+    base: Seq,
+    marks: VecDeque<Mark>,
+    /// How many of `marks` are passed.
+    passed: usize,
+    /// The last one that was settled.
+    top: Seq,
+    /// Entries up to it that are still open at `next_check` become exceptions.
+    checkpoint: Seq,
+    next_check: Option<Elapsed>,
+    low_written: Seq,
+    done: Vec<Seq>,
+    clear: Vec<Seq>,
+    bury: Vec<Burial>,
+    dirty: Vec<Seq>,
+    /// Entries up to it may be sent.
+    sent: Seq,
+    sent_wanted: Seq,
+    block: u64,
+    flight: Option<QueueChange>,
+    backoff: Backoff,
+    waiting: VecDeque<Waiting>,
+    writes: u64,
+    done_writes: u64,
+}
+
+impl Ledger {
+    /// A ledger of a queue that is settled up to `low` and marked as sent up to `sent`.
+    pub(super) fn new(low: Seq, sent: Seq) -> Self {
+        Self {
+            base: low + 1,
+            marks: VecDeque::new(),
+            passed: 0,
+            top: 0,
+            checkpoint: 0,
+            next_check: None,
+            low_written: low,
+            done: Vec::new(),
+            clear: Vec::new(),
+            bury: Vec::new(),
+            dirty: Vec::new(),
+            sent,
+            sent_wanted: sent,
+            block: FIRST_BLOCK,
+            flight: None,
+            backoff: Backoff::default(),
+            waiting: VecDeque::new(),
+            writes: 0,
+            done_writes: 0,
+        }
+    }
+
+    /// Everything up to it is settled or an exception.
+    pub(super) fn low(&self) -> Seq {
+        self.base - 1
+    }
+
+    /// The last entry that was taken in hand.
+    pub(super) fn taken(&self) -> Seq {
+        self.low() + self.marks.len() as Seq
+    }
+
+    /// The sent mark as the store has it.
+    pub(super) fn sent(&self) -> Seq {
+        self.sent
+    }
+
+    /// Everything up to `seq` that was not opened is not for this queue or settled.
+    pub(super) fn pass_up_to(&mut self, seq: Seq) {
+        let count = usize::try_from(seq.saturating_sub(self.taken())).unwrap_or(0);
+        if self.passed == self.marks.len() {
+            // Nothing is open: no need to write down what is passed one by one.
+            self.base += (self.marks.len() + count) as Seq;
+            self.marks.clear();
+            self.passed = 0;
+        } else {
+            self.passed += count;
+            self.marks.resize(self.marks.len() + count, Mark::Passed);
+        }
+    }
+
+    /// `seq` is taken in hand; what lies between it and the one before is not for this queue.
+    pub(super) fn open(&mut self, seq: Seq) {
+        self.pass_up_to(seq - 1);
+        self.marks.push_back(Mark::Open);
+    }
+
+    /// `seq` is settled.
+    pub(super) fn settle(&mut self, seq: Seq, row: Row) {
+        self.pass(seq);
+        self.top = self.top.max(seq);
+        if matches!(row, Row::Sent | Row::Changed) {
+            self.clear.push(seq);
+        }
+        self.done.push(seq);
+    }
+
+    /// It becomes a dead letter.
+    pub(super) fn bury(&mut self, burial: Burial) {
+        self.pass(burial.seq);
+        self.top = self.top.max(burial.seq);
+        self.bury.push(burial);
+    }
+
+    /// Its exception row is new or has changed.
+    pub(super) fn except(&mut self, seq: Seq, row: &mut Row) {
+        self.pass(seq);
+        *row = match *row {
+            Row::None => Row::Wanted,
+            Row::Sent => Row::Changed,
+            Row::Wanted | Row::Changed => return,
+        };
+        self.dirty.push(seq);
+    }
+
+    /// Forgets what is to be written: everything up to `seq` is gone from the store.
+    pub(super) fn purge(&mut self, seq: Seq) {
+        for list in [&mut self.done, &mut self.clear, &mut self.dirty] {
+            list.clear();
+        }
+        self.bury.clear();
+        self.marks.clear();
+        self.passed = 0;
+        self.base = self.base.max(seq + 1);
+    }
+
+    fn at(&self, seq: Seq) -> Option<usize> {
+        let at = usize::try_from(seq.checked_sub(self.base)?).ok()?;
+        (at < self.marks.len()).then_some(at)
+    }
+
+    fn pass(&mut self, seq: Seq) {
+        if let Some(at) = self.at(seq)
+            && self.marks[at] == Mark::Open
+        {
+            self.marks[at] = Mark::Passed;
+            self.passed += 1;
+            while self.marks.front() == Some(&Mark::Passed) {
+                self.marks.pop_front();
+                self.passed -= 1;
+                self.base += 1;
+            }
+        }
+    }
+
+    /// Entries that pin `low` for too long; each must be excepted.
+    pub(super) fn overdue(&mut self, now: Elapsed) -> Vec<Seq> {
+        let mut overdue = Vec::new();
+        if self.passed > MOST_SETTLED_ABOVE {
+            let mut above = self.passed;
+            for (at, mark) in self.marks.iter().enumerate() {
+                match mark {
+                    _ if above <= MOST_SETTLED_ABOVE / 2 => break,
+                    Mark::Passed => above -= 1,
+                    Mark::Open => overdue.push(self.base + at as Seq),
+                }
+            }
+        }
+        match self.next_check {
+            None if self.passed > 0 => {
+                self.checkpoint = self.taken();
+                self.next_check = Some(now + LONGEST_PIN);
+            }
+            Some(check) if check <= now => {
+                let pinned = self.checkpoint.min(self.top);
+                for (at, mark) in self.marks.iter().enumerate() {
+                    let seq = self.base + at as Seq;
+                    if seq >= pinned {
+                        break;
+                    }
+                    if *mark == Mark::Open {
+                        overdue.push(seq);
+                    }
+                }
+                self.checkpoint = self.taken();
+                self.next_check = (self.passed > 0).then(|| now + LONGEST_PIN);
+            }
+            _ => {}
+        }
+        overdue
+    }
+
+    /// Whether `seq` may be sent; if not, the mark that allows it is written next.
+    pub(super) fn may_send(&mut self, seq: Seq) -> bool {
+        // The next block is asked for while half of this one is left, so that nobody waits for it.
+        if seq + self.block / 2 > self.sent_wanted {
+            self.sent_wanted = self.sent_wanted.max(seq - 1) + self.block;
+            self.block = (self.block * 2).min(LARGEST_BLOCK);
+        }
+        seq <= self.sent
+    }
+
+    /// Answers a verdict once what it did is written.
+    pub(super) fn answer_later(&mut self, deadline: Elapsed, answer: Answer, outcome: Outcome) {
+        self.waiting.push_back(Waiting {
+            write: self.writes,
+            deadline,
+            answer,
+            outcome,
+        });
+    }
+
+    /// How many writes have begun; the next one holds what ends now.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// How many of the first writes are known to be in the store, with all that went before.
+    pub(super) fn writes_done(&self) -> u64 {
+        self.done_writes
+    }
+
+    /// How many verdicts wait for their answer.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The next write, if there is anything to write and none is under way.
+    pub(super) fn next_write(&mut self, held: &mut Table, now: Elapsed) -> Option<QueueChange> {
+        if self.flight.is_some() || !self.backoff.is_over(now) {
+            return None;
+        }
+        let low = self.low();
+        self.done.retain(|seq| *seq > low);
+        let nothing = low == self.low_written
+            && self.sent_wanted == self.sent
+            && self.done.is_empty()
+            && self.clear.is_empty()
+            && self.bury.is_empty()
+            && self.dirty.is_empty();
+        if nothing {
+            return None;
+        }
+        let mut except = Vec::with_capacity(self.dirty.len());
+        for seq in self.dirty.drain(..) {
+            if let Some(held) = held.get_mut(&Slot::stored(seq))
+                && matches!(held.entry.row, Row::Wanted | Row::Changed)
+            {
+                held.entry.row = Row::Sent;
+                except.push(held.entry.exception(seq, held.due()));
+            }
+        }
+        let change = QueueChange {
+            low: (low > self.low_written).then_some(low),
+            done: std::mem::take(&mut self.done),
+            sent: (self.sent_wanted > self.sent).then_some(self.sent_wanted),
+            except,
+            clear: std::mem::take(&mut self.clear),
+            bury: std::mem::take(&mut self.bury),
+        };
+        self.writes += 1;
+        self.flight = Some(change.clone());
+        Some(change)
+    }
+
+    /// The write under way is in the store: the answers that waited for it, and what it wrote.
+    pub(super) fn written(&mut self) -> (Vec<(Answer, Outcome)>, QueueChange) {
+        let change = self.flight.take().unwrap_or_default();
+        self.backoff.worked();
+        self.done_writes = self.writes;
+        self.low_written = change.low.unwrap_or(self.low_written);
+        self.sent = change.sent.unwrap_or(self.sent);
+        (
+            self.take_answers(|waiting, writes| waiting.write < writes),
+            change,
+        )
+    }
+
+    /// The write under way failed: it goes into the next one.
+    pub(super) fn not_written(&mut self, held: &mut Table, now: Elapsed) {
+        self.backoff.failed(now);
+        let Some(mut change) = self.flight.take() else {
+            return;
+        };
+        for exception in &change.except {
+            if let Some(held) = held.get_mut(&Slot::stored(exception.seq))
+                && held.entry.row == Row::Sent
+            {
+                // It may be there all the same.
+                held.entry.row = Row::Changed;
+                self.dirty.push(exception.seq);
+            }
+        }
+        change.done.append(&mut self.done);
+        change.clear.append(&mut self.clear);
+        change.bury.append(&mut self.bury);
+        (self.done, self.clear, self.bury) = (change.done, change.clear, change.bury);
+    }
+
+    /// The queue is gone from the store: nothing will be written any more.
+    pub(super) fn gone(&mut self) -> Vec<(Answer, Outcome)> {
+        self.flight = None;
+        self.backoff.worked();
+        self.purge(self.taken());
+        self.low_written = self.low();
+        self.sent_wanted = self.sent;
+        self.take_answers(|_, _| true)
+    }
+
+    /// Answers that have waited as long as they may (P27).
+    pub(super) fn late(&mut self, now: Elapsed) -> Vec<(Answer, Outcome)> {
+        self.take_answers(|waiting, _| waiting.deadline <= now)
+    }
+
+    fn take_answers(&mut self, is_due: impl Fn(&Waiting, u64) -> bool) -> Vec<(Answer, Outcome)> {
+        let mut due = Vec::new();
+        while let Some(waiting) = self
+            .waiting
+            .pop_front_if(|first| is_due(first, self.writes))
+        {
+            due.push((waiting.answer, waiting.outcome));
+        }
+        due
+    }
+
+    /// Whether everything is written and answered.
+    pub(super) fn is_clean(&self) -> bool {
+        self.flight.is_none()
+            && self.waiting.is_empty()
+            && self.low() == self.low_written
+            && self.done.iter().all(|seq| *seq <= self.low_written)
+            && self.clear.is_empty()
+            && self.bury.is_empty()
+            && self.dirty.is_empty()
+    }
+
+    /// How much it keeps.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let lists = [&self.done, &self.clear, &self.dirty];
+        let lists: usize = lists.into_iter().map(Vec::len).sum();
+        self.marks.len() + lists + self.bury.len() + self.waiting.len()
+    }
+
+    /// Nothing beyond what is marked will be sent for now.
+    pub(super) fn want_no_more(&mut self) {
+        if self.flight.is_none() {
+            self.sent_wanted = self.sent;
+        }
+    }
+
+    /// When to look again.
+    pub(super) fn deadline(&self, now: Elapsed) -> Option<Elapsed> {
+        let answer = self.waiting.front().map(|first| first.deadline);
+        let moments = [answer, self.next_check, self.backoff.until].into_iter();
+        // A backoff that is over stays until its call has worked.
+        moments.flatten().filter(|at| *at > now).min()
+    }
+}

@@ -1,0 +1,459 @@
+//! Routing and delivery: who listens to what, who gets a message, what is kept for whom.
+//!
+//! [`Broker`] has the verbs that a session calls. It knows the store trait and opaque byte lines
+//! ([`Outbox`]), no packet, no frame format and no socket; nothing in here waits for a reader.
+//!
+//! Every verb may be called from any thread inside a tokio runtime (tasks that wait on the store are
+//! spawned there). Verbs of one session are called by one thread at a time, in order of arrival.
+//! Locks are taken realm's state → its routes → a member's names, never across an await and never
+//! while a line is written. Publishing takes none unless a key has come or gone.
+
+mod admin;
+mod attach;
+mod awareness;
+mod batch;
+mod broadcast;
+mod buffers;
+mod courier;
+mod delayed;
+mod engine;
+mod listen;
+mod matches;
+mod member;
+mod ports;
+mod publish;
+mod queue;
+mod realm;
+mod request;
+mod roster;
+mod routes;
+mod settle;
+mod staging;
+mod subscribe;
+mod sweep;
+mod takeover;
+mod trie;
+mod unsubscribe;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Timestamp};
+use crate::metrics::Metrics;
+use crate::model::{MessageId, RealmId};
+use crate::store::{DeadLetter, DeadLetterId, Pending, QueueId, SharedStore, Store};
+use crate::{Error, ErrorKind, Result};
+
+use engine::{Engine, EngineConfig};
+use realm::Realm;
+
+pub use batch::Batch;
+pub use member::Member;
+pub use ports::{
+    Action, AllowAll, Content, Encode, Filter, Head, Notice, Outbox, Rights, SessionId, Subscriber,
+};
+pub use request::{
+    Broadcast, BrokerConfig, ConsumerHello, Leave, ProducerHello, PublishRequest, Published,
+    QueueStats, RealmStats, Reply, Settled, SubscribeRequest, Subscribed, Unsubscribe,
+    UnsubscribeRequest, Unsubscribed, Verdict,
+};
+
+/// The outcome of a verb that may wait. The verb takes effect, in order, when it is called; the
+/// future only tells the outcome, except that of [`Broker::consumer`], which must be awaited. Often
+/// ready at the first poll.
+pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
+/// The realm whose consumers see all others (wire §4.4).
+const MONITORS: &str = "*";
+
+fn ready<T: Send + 'static>(result: Result<T>) -> Answer<T> {
+    Box::pin(std::future::ready(result))
+}
+
+/// One broker: all realms of this process.
+pub struct Broker {
+    config: BrokerConfig,
+    engine: Arc<Engine>,
+    metrics: Arc<Metrics>,
+    realms: RwLock<HashMap<RealmId, Arc<Realm>>>,
+    monitor: Arc<Realm>,
+    sessions: AtomicUsize,
+    last_session: AtomicU64,
+    last_message: AtomicU64,
+    is_closing: AtomicBool,
+    delayed_bell: Arc<Notify>,
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Broker")
+            .field("sessions", &self.sessions())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Broker {
+    /// A broker over a store. Nothing is loaded yet, see [`Broker::open`].
+    pub fn new(
+        config: BrokerConfig,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        encode: Arc<dyn Encode>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let engine = EngineConfig {
+            store_timeout: config.store_timeout,
+        };
+        let monitors = RealmId::parse(MONITORS).unwrap_or_default();
+        let monitor = Arc::new(Realm::new(monitors, &metrics));
+        Arc::new(Self {
+            engine: Engine::new(store, clock, encode, engine),
+            realms: RwLock::new(HashMap::from([(monitor.id.clone(), monitor.clone())])),
+            monitor,
+            config,
+            metrics,
+            sessions: AtomicUsize::new(0),
+            last_session: AtomicU64::new(0),
+            last_message: AtomicU64::new(0),
+            is_closing: AtomicBool::new(false),
+            delayed_bell: Arc::new(Notify::new()),
+        })
+    }
+
+    /// Loads remembered queues, then starts the sweep and the release of delayed messages (P4, P17).
+    /// To be awaited before the port opens.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn open(self: &Arc<Self>) -> Result<()> {
+        for record in self.store().queues().await? {
+            let realm = self.realm(&record.spec.realm);
+            let mut state = realm.state.lock();
+            subscribe::recall(&mut state, &record);
+            realm.remember(&mut state, &self.engine, &self.metrics, record);
+        }
+        tokio::spawn(sweep::run(Arc::downgrade(self)));
+        tokio::spawn(delayed::run(Arc::downgrade(self)));
+        Ok(())
+    }
+
+    /// A new session. `socket_id` is its name in awareness.
+    pub fn join(
+        self: &Arc<Self>,
+        realm: &RealmId,
+        socket_id: &str,
+        outbox: Arc<dyn Outbox>,
+    ) -> Arc<Member> {
+        let realm = self.realm(realm);
+        let session = SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1);
+        let member = Arc::new(Member::new(
+            session,
+            socket_id.into(),
+            outbox,
+            realm.clone(),
+        ));
+        realm.state.lock().members.insert(session, member.clone());
+        self.sessions.fetch_add(1, Ordering::AcqRel);
+        member
+    }
+
+    /// CONSUMER. Waits while a silent holder of the name is probed (P22); the caller holds CONSUMER,
+    /// SUBSCRIBE and UNSUBSCRIBE of this session back until the answer, all else goes on.
+    /// On `duplicate_consumer` and `anonymous_refused` the caller writes the ERROR and closes.
+    pub fn consumer(self: &Arc<Self>, member: &Arc<Member>, hello: ConsumerHello) -> Answer<()> {
+        takeover::consumer(self, member, hello)
+    }
+
+    /// PRODUCER: the name goes to the newest session; the subscribers' list is sent to it (P22).
+    ///
+    /// # Errors
+    /// `rate_limited` when the realm holds too many names; `shutting_down`.
+    pub fn producer(self: &Arc<Self>, member: &Arc<Member>, hello: ProducerHello) -> Result<()> {
+        takeover::producer(self, member, hello)
+    }
+
+    /// SUBSCRIBE: live from this call on, backlog first (P5). Durable: answered after the commit.
+    /// Errors: `duplicate_consumer` (another live session holds the name), `consumer_id_taken`,
+    /// `bad_command` (a group's retry differs), store trouble.
+    pub fn subscribe(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        request: SubscribeRequest,
+    ) -> Answer<Subscribed> {
+        subscribe::subscribe(self, member, request)
+    }
+
+    /// UNSUBSCRIBE. Errors: `forbidden` for a name of another session.
+    pub fn unsubscribe(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        request: UnsubscribeRequest,
+    ) -> Answer<Unsubscribed> {
+        unsubscribe::unsubscribe(self, member, &request)
+    }
+
+    /// PRODUCE. `reply` is called once, after the commit (P2); without one, failures are counted and
+    /// told by `ERROR` (wire §6.10-13). Live copies leave at [`Broker::flush`].
+    pub fn publish(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        batch: &mut Batch,
+        request: PublishRequest<'_>,
+        reply: Option<Reply>,
+    ) {
+        publish::publish(self, member, batch, &request, reply);
+    }
+
+    /// The end of a read: offers what was gathered and makes one append of all there is to store.
+    pub fn flush(self: &Arc<Self>, member: &Arc<Member>, batch: &mut Batch) {
+        publish::flush(self, member, batch);
+    }
+
+    /// ACK, NACK, WORKING (P9, P13). `attempt`: the `delivery_attempt` it speaks of, if it said.
+    pub fn settle(
+        &self,
+        member: &Arc<Member>,
+        msg_id: &str,
+        attempt: Option<u32>,
+        verdict: Verdict,
+        answer: Settled,
+    ) {
+        settle::settle(member, msg_id, attempt, verdict, answer);
+    }
+
+    /// The peer has confirmed all bytes up to this position (P6).
+    pub fn confirmed(&self, member: &Arc<Member>, position: u64) {
+        let session = member.session();
+        for queue in member.queues() {
+            queue.confirmed(session, position);
+        }
+    }
+
+    /// The session's line, after it had refused something, has room again.
+    pub fn writable(&self, member: &Arc<Member>) {
+        member.tell_gap(&**self.encode());
+        let session = member.session();
+        for queue in member.queues() {
+            queue.writable(session);
+        }
+    }
+
+    /// The session is not read for a reason of the caller's: its ack clocks stand still (P24).
+    /// (The broker's own [`Outbox::pause`] does this by itself.) Calls nest by count.
+    pub fn pause(&self, member: &Arc<Member>) {
+        member.pause();
+    }
+
+    /// Undoes one [`Broker::pause`].
+    pub fn resume(&self, member: &Arc<Member>) {
+        member.resume();
+    }
+
+    /// The session has ended. Its names go offline, what it held goes back (P10); idempotent.
+    pub fn leave(self: &Arc<Self>, member: &Arc<Member>, how: Leave) {
+        takeover::leave(self, member, how);
+    }
+
+    /// Live numbers by realm, sorted by name.
+    pub fn stats(&self) -> Vec<(RealmId, RealmStats)> {
+        admin::stats(self)
+    }
+
+    /// Sessions now.
+    pub fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::Acquire)
+    }
+
+    /// Every remembered queue of a realm: waiting, in flight, oldest.
+    pub fn queue_stats(&self, realm: &RealmId) -> Answer<Vec<QueueStats>> {
+        admin::queue_stats(self, realm)
+    }
+
+    /// One page of dead letters, oldest first, after `after` (P37).
+    pub fn dead_letters(
+        &self,
+        realm: &RealmId,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Answer<Vec<DeadLetter>> {
+        Box::pin(self.store().dead_letters(realm, after, limit))
+    }
+
+    /// Back into its queue. Errors: `dead_letter_unknown`.
+    pub fn requeue(self: &Arc<Self>, realm: &RealmId, id: DeadLetterId) -> Answer<()> {
+        admin::requeue(self, realm, id)
+    }
+
+    /// Drops a dead letter. Errors: `dead_letter_unknown`.
+    pub fn discard(&self, realm: &RealmId, id: DeadLetterId) -> Answer<()> {
+        Box::pin(self.store().discard(realm, id))
+    }
+
+    /// Drops all dead letters of a realm; answers how many.
+    pub fn purge_dead_letters(&self, realm: &RealmId) -> Answer<u64> {
+        Box::pin(self.store().purge_dead_letters(realm))
+    }
+
+    /// Drops the backlog of one queue, which stays; answers how many messages.
+    pub fn purge_queue(&self, realm: &RealmId, queue: QueueId) -> Answer<u64> {
+        admin::purge_queue(self, realm, queue)
+    }
+
+    /// Closes the sessions of a realm, drops all that is stored for it and forgets its remembered
+    /// queues; answers how many messages.
+    pub fn purge_realm(self: &Arc<Self>, realm: &RealmId) -> Answer<u64> {
+        admin::purge_realm(self, realm)
+    }
+
+    /// Closes every session of a realm.
+    pub fn kick_realm(self: &Arc<Self>, realm: &RealmId) {
+        if let Some(realm) = self.find_realm(realm) {
+            admin::kick_realm(self, &realm);
+        }
+    }
+
+    /// Whether the store answers; writes, reads and deletes something.
+    pub fn probe(&self) -> Answer<()> {
+        Box::pin(self.store().probe())
+    }
+
+    /// Refuses new work, closes every session, waits for what is under way, closes the store (P32).
+    /// Idempotent.
+    ///
+    /// # Errors
+    /// `timeout` if the store was not done by then.
+    pub async fn close(self: &Arc<Self>, timeout: Duration) -> Result<()> {
+        self.is_closing.store(true, Ordering::Release);
+        self.delayed_bell.notify_one();
+        let realms = self.realms();
+        realms
+            .iter()
+            .for_each(|realm| admin::kick_realm(self, realm));
+        let deadline = self.clock().elapsed() + timeout;
+        let done = async {
+            // A store answers what it was given before it says that it is closed (its line's order).
+            self.store().close().await
+        };
+        tokio::select! {
+            biased;
+            result = done => result,
+            () = self.clock().sleep_until(deadline) => {
+                let text = "the store was not done when the broker had to close";
+                Err(Error::new(ErrorKind::Timeout, text))
+            }
+        }
+    }
+
+    /// One round of what the broker does from time to time by itself: idle names, old subscriptions,
+    /// the store's upkeep.
+    pub async fn sweep(self: &Arc<Self>) {
+        sweep::round(self).await;
+    }
+}
+
+/// For the files of this room.
+impl Broker {
+    fn store(&self) -> &SharedStore {
+        self.engine.store()
+    }
+
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.engine.clock
+    }
+
+    fn encode(&self) -> &Arc<dyn Encode> {
+        &self.engine.encode
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn monitor(&self) -> &Arc<Realm> {
+        &self.monitor
+    }
+
+    fn delayed_bell(&self) -> Arc<Notify> {
+        self.delayed_bell.clone()
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+
+    fn left(&self) {
+        self.sessions.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn realms(&self) -> Vec<Arc<Realm>> {
+        self.realms.read().values().cloned().collect()
+    }
+
+    fn find_realm(&self, id: &RealmId) -> Option<Arc<Realm>> {
+        self.realms.read().get(id).cloned()
+    }
+
+    fn realm(&self, id: &RealmId) -> Arc<Realm> {
+        if let Some(realm) = self.find_realm(id) {
+            return realm;
+        }
+        let mut realms = self.realms.write();
+        realms
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(Realm::new(id.clone(), &self.metrics)))
+            .clone()
+    }
+
+    /// A session of our own that is in no table.
+    fn inner_member(&self, realm: &RealmId, outbox: Arc<dyn Outbox>) -> Arc<Member> {
+        Arc::new(Member::new(
+            SessionId(0),
+            "".into(),
+            outbox,
+            self.realm(realm),
+        ))
+    }
+
+    /// Ascending, also across restarts as long as the wall clock does not go back by more than it ran.
+    fn next_message(&self, now: Timestamp) -> MessageId {
+        let floor = now.0 << 20;
+        let next = |last: u64| Some(last.saturating_add(1).max(floor));
+        match self
+            .last_message
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+        {
+            Ok(last) | Err(last) => MessageId(last.saturating_add(1).max(floor)),
+        }
+    }
+
+    /// A call to the store whose answer nobody waits for; a failure is logged.
+    fn in_background<T: Send + 'static>(&self, mut pending: Pending<T>, what: &'static str) {
+        let log = move |result: Result<T>| {
+            if let Err(error) = result {
+                tracing::warn!(%error, "the store could not {what}");
+            }
+        };
+        match pending.take_ready() {
+            Some(result) => log(result),
+            None => {
+                tokio::spawn(async move { log(pending.await) });
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! One random life of a broker: what clients do to it, and what the model expects of each step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::super::*;
+use super::book::*;
+use super::link::{Got, Journal, Line, Text};
+use crate::clock::{Elapsed, TestClock};
+use crate::model::*;
+use crate::store::faulty::FaultyStore;
+use crate::store::{Bounds, MemoryStore};
+
+/// A session that may be one or none.
+pub(super) const UNKNOWN: usize = usize::MAX;
+pub(super) const STAGING: usize = 6;
+pub(super) const EVENTS: [&str; 2] = ["x", "y"];
+pub(super) const NAMES: [&str; 4] = ["c0", "c1", "c2", "ANONYMOUS-3"];
+pub(super) const PRODUCERS: [&str; 2] = ["p0", "p1"];
+pub(super) const SHARED: &str = "shared";
+
+/// A result that comes when it comes.
+pub(super) type Cell<T> = Arc<Mutex<Option<T>>>;
+
+/// A PRODUCE and its answer.
+type Replied = (usize, crate::Result<Published>);
+
+pub(super) struct Session {
+    pub(super) member: Arc<Member>,
+    pub(super) line: Arc<Line>,
+    pub(super) batch: Batch,
+    /// Deliveries that await an ACK, or did.
+    pub(super) tracked: Vec<(Got, Qid)>,
+    /// Waits for its name: says nothing that needs it.
+    pub(super) is_waiting: bool,
+    pub(super) was_limited: bool,
+    pub(super) gaps: u64,
+    pub(super) reader_paused: bool,
+}
+
+/// A consumer name that somebody asked for.
+pub(super) struct Claim {
+    pub(super) session: usize,
+    pub(super) name: usize,
+    pub(super) instance: Option<u8>,
+    pub(super) since: Elapsed,
+    pub(super) holder: Option<usize>,
+    /// The holder is an older connection of the same client object.
+    pub(super) is_same: bool,
+    pub(super) answer: Cell<crate::Result<()>>,
+}
+
+pub(super) struct Opening {
+    pub(super) session: usize,
+    pub(super) wish: Wish,
+    pub(super) before: (Tri, Tri),
+    /// The store refused to open its queue.
+    pub(super) is_refused: bool,
+    pub(super) answer: Cell<crate::Result<Subscribed>>,
+}
+
+pub(super) struct Judged {
+    pub(super) qid: Qid,
+    pub(super) got: Got,
+    pub(super) since: Elapsed,
+    /// It was out at the session that settles it.
+    pub(super) holds: bool,
+    /// It names an older attempt.
+    pub(super) is_stale: bool,
+    pub(super) answer: Cell<crate::Result<bool>>,
+}
+
+pub(super) struct Life {
+    pub(super) broker: Arc<Broker>,
+    pub(super) clock: Arc<TestClock>,
+    pub(super) store: Arc<FaultyStore>,
+    pub(super) is_stalled: bool,
+    pub(super) is_refusing: bool,
+    /// When the store was last in trouble.
+    pub(super) trouble: Option<Elapsed>,
+    pub(super) journal: Journal,
+    pub(super) book: Book,
+    pub(super) sessions: Vec<Session>,
+    pub(super) slots: [Option<usize>; 4],
+    /// Who holds a name, and as which client.
+    pub(super) holders: BTreeMap<usize, (usize, Option<u8>)>,
+    pub(super) producers: BTreeMap<usize, (usize, Option<u8>)>,
+    /// Whether the queue of a group or of the shared consumer id is durable.
+    pub(super) durable: BTreeMap<(usize, bool), bool>,
+    /// What each name has subscribed to, connected or not.
+    /// The first message since the store refused: couriers may not know where their log ends.
+    pub(super) blind_from: Option<usize>,
+    /// What was produced since the store has stalled.
+    pub(super) in_stall: Vec<usize>,
+    pub(super) producing: BTreeSet<(usize, usize)>,
+    pub(super) registry: BTreeMap<(usize, usize), Wish>,
+    pub(super) claims: Vec<Claim>,
+    pub(super) openings: Vec<Opening>,
+    pub(super) judged: Vec<Judged>,
+    /// Unanswered PRODUCEs: since when, and by whom.
+    pub(super) unanswered: BTreeMap<usize, Elapsed>,
+    /// Those of a stalled store that want no answer.
+    pub(super) unasked: BTreeMap<usize, Elapsed>,
+    pub(super) replies: Arc<Mutex<Vec<Replied>>>,
+}
+
+pub(super) async fn breathe() {
+    for _ in 0..30 {
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(super) fn run<T: Send + 'static>(answer: Answer<T>) -> Cell<crate::Result<T>> {
+    let cell = Cell::default();
+    let told = cell.clone();
+    tokio::spawn(async move {
+        let result = answer.await;
+        *told.lock() = Some(result);
+    });
+    cell
+}
+
+impl Life {
+    pub(super) async fn new() -> Self {
+        let store = FaultyStore::new(Arc::new(MemoryStore::new(Bounds::default())));
+        let clock = TestClock::new();
+        let config = BrokerConfig {
+            staging_messages: STAGING,
+            idle_ttl: Duration::from_secs(86_400),
+            ..BrokerConfig::default()
+        };
+        let metrics = Arc::new(crate::metrics::Metrics::default());
+        let broker = Broker::new(
+            config,
+            store.clone(),
+            clock.clone(),
+            Arc::new(Text),
+            metrics,
+        );
+        broker.open().await.unwrap();
+        Self {
+            broker,
+            clock,
+            store,
+            is_stalled: false,
+            is_refusing: false,
+            trouble: None,
+            journal: Journal::default(),
+            book: Book::default(),
+            sessions: Vec::new(),
+            slots: [None; 4],
+            holders: BTreeMap::new(),
+            producers: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            blind_from: None,
+            in_stall: Vec::new(),
+            producing: BTreeSet::new(),
+            registry: BTreeMap::new(),
+            claims: Vec::new(),
+            openings: Vec::new(),
+            judged: Vec::new(),
+            unanswered: BTreeMap::new(),
+            unasked: BTreeMap::new(),
+            replies: Arc::default(),
+        }
+    }
+
+    pub(super) fn join(&mut self, acknowledged: Option<bool>) -> usize {
+        let session = self.sessions.len();
+        let line = Line::new(session, &self.journal, &self.clock, acknowledged);
+        let realm = RealmId::default();
+        let member = self.broker.join(&realm, "socket", line.clone());
+        self.sessions.push(Session {
+            member,
+            line,
+            batch: Batch::new(),
+            tracked: Vec::new(),
+            is_waiting: false,
+            was_limited: false,
+            gaps: 0,
+            reader_paused: false,
+        });
+        self.book.alive.insert(session);
+        session
+    }
+}

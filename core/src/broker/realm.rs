@@ -1,0 +1,369 @@
+//! One realm: its keys, its names, its sessions and its remembered queues.
+//!
+//! Holds the state and keeps its parts consistent; the verbs are in the files beside it. Lock order:
+//! [`State`] → routes → a member's names. Publishing takes the routes' read lock only, and only when
+//! its cached matches are stale.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indexmap::{IndexMap, IndexSet};
+use parking_lot::{Mutex, RwLock};
+
+use super::engine::{Engine, QueueMetrics};
+use super::listen::{GroupKey, Keeps, KeyEntry, Slot, SlotState};
+use super::member::Member;
+use super::ports::{Encode, SessionId};
+use super::queue::Queue;
+use super::request::SubscribeRequest;
+use super::routes::Routes;
+use crate::clock::Elapsed;
+use crate::metrics::{Counter, Metrics};
+use crate::model::{ConsumerName, GroupName, Key, ProducerName, RealmId, RetryPolicy};
+use crate::store::{LogId, QueueId, QueueKind, QueueRecord, QueueSettings};
+
+/// See the module.
+pub(super) struct Realm {
+    pub(super) id: RealmId,
+    pub(super) routes: RwLock<Routes>,
+    /// Changes whenever a key or a group's interest in one comes or goes.
+    generation: AtomicU64,
+    ages: AtomicU64,
+    pub(super) state: Mutex<State>,
+    pub(super) dropped: Counter,
+    pub(super) queued: Counter,
+    pub(super) unmatched: Counter,
+    pub(super) forgotten: Counter,
+    dead_letters: Counter,
+    ack_timeouts: Counter,
+    pub(super) expired: Counter,
+    hidden: Counter,
+}
+
+/// Which remembered queue.
+pub(super) type SlotKey = (Arc<Key>, QueueKind, Arc<str>);
+
+/// What is behind the realm's lock.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) members: HashMap<SessionId, Arc<Member>>,
+    pub(super) consumers: HashMap<ConsumerName, Box<Consumer>>,
+    pub(super) producers: HashMap<ProducerName, Producer>,
+    /// Who subscribed to a producer by name; for awareness.
+    pub(super) watchers: HashMap<ProducerName, IndexSet<ConsumerName>>,
+    /// Who listens to any producer.
+    pub(super) watch_all: IndexSet<ConsumerName>,
+    /// Remembered queues.
+    pub(super) slots: IndexMap<SlotKey, Arc<Slot>>,
+    pub(super) by_queue: HashMap<QueueId, Arc<Slot>>,
+    pub(super) by_log: HashMap<LogId, Arc<KeyEntry>>,
+    /// Of `slots`: those that are not durable (P4).
+    pub(super) plain_slots: usize,
+    /// The plain ones by age; some may be gone or durable by now.
+    pub(super) plain_order: VecDeque<SlotKey>,
+    /// By the number in the ids of their live copies.
+    pub(super) by_number: HashMap<u64, Arc<Slot>>,
+    /// Queues without backing, by number.
+    pub(super) volatile: HashMap<u64, (SessionId, Arc<Queue>)>,
+}
+
+/// A consumer name in the live tables.
+pub(super) struct Consumer {
+    pub(super) id: Arc<str>,
+    pub(super) holder: Option<Arc<Member>>,
+    pub(super) instance: Option<Arc<str>>,
+    /// Nobody has held it since the start.
+    pub(super) is_unseen: bool,
+    pub(super) offline_since: Elapsed,
+    pub(super) subscriptions: IndexMap<Arc<Key>, Arc<SubscribeRequest>>,
+    /// Consumer ids it has subscribed with: their queues are its own (P9).
+    pub(super) ids: HashSet<Arc<str>>,
+}
+
+/// A producer name in the live tables.
+pub(super) struct Producer {
+    pub(super) id: Arc<str>,
+    pub(super) holder: Option<Arc<Member>>,
+    pub(super) instance: Option<Arc<str>>,
+    pub(super) offline_since: Elapsed,
+    /// Milliseconds; `u64::MAX`: none. Shared with cached routes.
+    pub(super) default_ttl: Arc<AtomicU64>,
+}
+
+impl Realm {
+    pub(super) fn new(id: RealmId, metrics: &Metrics) -> Self {
+        let name = &[id.as_str()];
+        Self {
+            dropped: metrics.dropped.counter(name),
+            queued: metrics.queued.counter(name),
+            unmatched: metrics.unmatched.counter(name),
+            forgotten: metrics.forgotten.counter(name),
+            dead_letters: metrics.dead_letters.counter(name),
+            ack_timeouts: metrics.ack_timeouts.counter(name),
+            expired: metrics.expired.counter(name),
+            hidden: metrics.hidden.counter(name),
+            id,
+            routes: RwLock::new(Routes::new()),
+            generation: AtomicU64::new(0),
+            ages: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// What a queue of this key counts in.
+    pub(super) fn queue_metrics(&self, entry: &KeyEntry) -> QueueMetrics {
+        QueueMetrics {
+            delivered: entry.delivered.clone(),
+            dead_letters: self.dead_letters.clone(),
+            ack_timeouts: self.ack_timeouts.clone(),
+            expired: self.expired.clone(),
+            hidden: self.hidden.clone(),
+            dropped: self.dropped.clone(),
+        }
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The entry of a key, made if nobody listens yet, used once more. Under the state's lock.
+    pub(super) fn enter(
+        &self,
+        key: &Arc<Key>,
+        encode: &dyn Encode,
+        metrics: &Metrics,
+    ) -> Arc<KeyEntry> {
+        let mut routes = self.routes.write();
+        if let Some(entry) = routes.get(key) {
+            entry.uses.fetch_add(1, Ordering::Relaxed);
+            return entry.clone();
+        }
+        let delivered = metrics
+            .delivered
+            .counter(&[self.id.as_str(), &key.wire_name()]);
+        let age = self.ages.fetch_add(1, Ordering::Relaxed);
+        let entry = Arc::new(KeyEntry::new(key.clone(), age, encode.head(key), delivered));
+        entry.uses.store(1, Ordering::Relaxed);
+        routes.insert(entry.clone());
+        drop(routes);
+        self.changed();
+        entry
+    }
+
+    /// Undoes one [`Realm::enter`]; the last one takes the key out of the routes (P25).
+    pub(super) fn exit(&self, entry: &KeyEntry) {
+        if entry.uses.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.routes.write().remove(&entry.key);
+            // Cached matches may keep the entry for long, but not its last listeners.
+            entry.refresh();
+            self.changed();
+        }
+    }
+
+    /// The group's interest in a key, made if there is none.
+    pub(super) fn enter_group(
+        &self,
+        entry: &KeyEntry,
+        name: &GroupName,
+        retry: RetryPolicy,
+    ) -> Arc<GroupKey> {
+        if let Some(group) = entry.group(name.as_str()) {
+            return group;
+        }
+        let group = Arc::new(GroupKey::new(name.clone(), retry));
+        entry.groups.write().push(group.clone());
+        self.changed();
+        group
+    }
+
+    /// Drops a group's interest that has neither members nor a queue any more.
+    pub(super) fn exit_group(&self, entry: &KeyEntry, name: &str) {
+        let mut groups = entry.groups.write();
+        let before = groups.len();
+        groups.retain(|group| {
+            // Cached matches may keep the interest for long, but not its last members.
+            group.members.all();
+            group.name.as_str() != name || group.members.len() > 0 || group.has_queue()
+        });
+        if groups.len() != before {
+            drop(groups);
+            self.changed();
+        }
+    }
+
+    /// Puts a queue into the tables as the store has it; an older slot of it is replaced in place.
+    pub(super) fn remember(
+        &self,
+        state: &mut State,
+        engine: &Arc<Engine>,
+        metrics: &Metrics,
+        record: QueueRecord,
+    ) -> Arc<Slot> {
+        let key = Arc::new(record.spec.key.clone());
+        let slot_key = (key.clone(), record.spec.kind, record.spec.name.clone());
+        let settings = record.spec.settings.clone();
+        if let Some(slot) = state.slots.get(&slot_key).cloned()
+            && slot.id == record.queue
+        {
+            self.set_durable(state, &slot, settings);
+            return slot;
+        }
+        self.forget(state, &slot_key);
+        let entry = self.enter(&key, &*engine.encode, metrics);
+        let slot = Arc::new(Slot {
+            queue: Queue::new(engine.clone(), &record, self.queue_metrics(&entry)),
+            id: record.queue,
+            log: record.log,
+            entry: entry.clone(),
+            kind: record.spec.kind,
+            name: record.spec.name,
+            state: Mutex::new(SlotState {
+                settings: settings.clone(),
+                seats: Vec::new(),
+                seen: record.seen,
+            }),
+        });
+        entry.set_log(Some(record.log));
+        if !settings.durable {
+            state.plain_order.push_back(slot_key.clone());
+        }
+        state.slots.insert(slot_key, slot.clone());
+        state.by_queue.insert(slot.id, slot.clone());
+        state.by_number.insert(slot.queue.number(), slot.clone());
+        state.by_log.insert(slot.log, entry);
+        self.count(state, &slot, &settings, true);
+        slot
+    }
+
+    fn set_durable(&self, state: &mut State, slot: &Slot, settings: QueueSettings) {
+        let mut inner = slot.state.lock();
+        let before = std::mem::replace(&mut inner.settings, settings.clone());
+        drop(inner);
+        slot.queue.set_takes_all(settings.durable);
+        if before.durable && !settings.durable {
+            let key = (slot.entry.key.clone(), slot.kind, slot.name.clone());
+            state.plain_order.push_back(key);
+        }
+        self.count(state, slot, &before, false);
+        self.count(state, slot, &settings, true);
+    }
+
+    /// Keeps the numbers by which a publish sees what a key's queues take.
+    fn count(&self, state: &mut State, slot: &Slot, settings: &QueueSettings, is_more: bool) {
+        match slot.kind {
+            QueueKind::Group => {
+                let Some(name) = &settings.group else { return };
+                let retry = settings.retry.unwrap_or_default();
+                let group = self.enter_group(&slot.entry, name, retry);
+                let keeps = match (is_more, settings.durable) {
+                    (false, _) => Keeps::Nothing,
+                    (true, true) => Keeps::Everything,
+                    (true, false) => Keeps::Guaranteed,
+                };
+                group.set_queue(slot.id, keeps);
+            }
+            QueueKind::Consumer | QueueKind::History => {
+                let counter = if settings.durable {
+                    &slot.entry.durable
+                } else {
+                    &slot.entry.guaranteed
+                };
+                if is_more {
+                    counter.fetch_add(1, Ordering::AcqRel);
+                } else {
+                    counter.fetch_sub(1, Ordering::AcqRel);
+                }
+            }
+        }
+        if !settings.durable {
+            state.plain_slots = if is_more {
+                state.plain_slots + 1
+            } else {
+                state.plain_slots.saturating_sub(1)
+            };
+        }
+    }
+
+    /// Takes a queue out of the tables; the store is the caller's business.
+    pub(super) fn forget(&self, state: &mut State, slot_key: &SlotKey) -> Option<Arc<Slot>> {
+        let slot = state.slots.swap_remove(slot_key)?;
+        state.by_queue.remove(&slot.id);
+        state.by_number.remove(&slot.queue.number());
+        let settings = slot.state.lock().settings.clone();
+        self.count(state, &slot, &settings, false);
+        slot.entry.attached.remove(&slot.id);
+        if let Some(group) = &settings.group {
+            self.exit_group(&slot.entry, group.as_str());
+        }
+        let has_more = slot.entry.durable.load(Ordering::Acquire) > 0
+            || slot.entry.guaranteed.load(Ordering::Acquire) > 0
+            || slot
+                .entry
+                .groups
+                .read()
+                .iter()
+                .any(|group| group.has_queue());
+        if !has_more {
+            slot.entry.set_log(None);
+            state.by_log.remove(&slot.log);
+        }
+        self.exit(&slot.entry);
+        Some(slot)
+    }
+}
+
+impl State {
+    /// Live and offline names together, for the bound.
+    pub(super) fn names(&self) -> usize {
+        self.consumers.len() + self.producers.len()
+    }
+
+    pub(super) fn consumer_holder(&self, name: &ConsumerName) -> Option<&Arc<Member>> {
+        self.consumers.get(name)?.holder.as_ref()
+    }
+
+    /// Notes for awareness that a consumer listens to a key.
+    pub(super) fn watch(&mut self, consumer: &ConsumerName, key: &Key) {
+        match key.producer() {
+            Some(producer) => {
+                let watchers = self.watchers.entry(producer.clone()).or_default();
+                watchers.insert(consumer.clone());
+            }
+            None => {
+                self.watch_all.insert(consumer.clone());
+            }
+        }
+    }
+
+    /// Undoes [`State::watch`] unless another key of the consumer needs it.
+    pub(super) fn unwatch(&mut self, consumer: &ConsumerName, key: &Key) {
+        let producer = key.producer();
+        let still = self.consumers.get(consumer).is_some_and(|entry| {
+            entry
+                .subscriptions
+                .keys()
+                .any(|other| other.producer() == producer)
+        });
+        if still {
+            return;
+        }
+        match producer {
+            Some(producer) => {
+                if let Some(watchers) = self.watchers.get_mut(producer) {
+                    watchers.swap_remove(consumer);
+                    if watchers.is_empty() {
+                        self.watchers.remove(producer);
+                    }
+                }
+            }
+            None => {
+                self.watch_all.swap_remove(consumer);
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! SUBSCRIBE: who may listen, and which queue remembers it (P4, P5, P30).
+//!
+//! Checks and the store's part; being attached is in [`super::attach`]. A plain named subscription
+//! listens at once and gets its queue, for guaranteed messages, whenever the store has opened it.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::attach::{self, is_current};
+use super::awareness::{self, Mail};
+use super::listen::Listener;
+use super::member::Member;
+use super::ports::Action;
+use super::queue;
+use super::realm::{Consumer, Realm, SlotKey, State};
+use super::request::{ConsumerHello, SubscribeRequest, Subscribed};
+use super::{Answer, Broker, ready, takeover};
+use crate::model::{ConsumerId, Key, SubscriptionOptions};
+use crate::store::{QueueKind, QueueRecord, QueueSettings, QueueSpec};
+use crate::{Error, ErrorKind, Result};
+
+/// Oldest plain queues looked at for one that nobody is attached to (P4).
+const EVICTION_LOOKS: usize = 16;
+
+/// See [`Broker::subscribe`]. What is durable or tracked is answered when its queue is open.
+pub(super) fn subscribe(
+    broker: &Arc<Broker>,
+    member: &Arc<Member>,
+    request: SubscribeRequest,
+) -> Answer<Subscribed> {
+    let identity = identity(&request);
+    let mut subscribed = Subscribed {
+        key: request.key.clone(),
+        queued: 0,
+        session_only: request.options.durable && identity.is_none(),
+    };
+    let (listener, mail) = match enlist(broker, member, &request, identity.as_ref()) {
+        Ok(done) => done,
+        Err(error) => return ready(Err(error)),
+    };
+    mail.send();
+    let Some(identity) = identity.filter(|_| listener.is_remembered) else {
+        return ready(Ok(subscribed));
+    };
+    let mut opening = broker
+        .store()
+        .open(spec(member, &request, &identity), broker.clock().now());
+    if let Some(record) = opening.take_ready() {
+        let attached = opened(broker, &listener, &request, record);
+        return ready(attached.map(|queued| {
+            subscribed.queued = queued;
+            subscribed
+        }));
+    }
+    let waits = request.options.durable || request.options.ack;
+    let (done, waiting) = oneshot::channel();
+    let opener = broker.clone();
+    tokio::spawn(async move {
+        let record = opening.await;
+        let result = opened(&opener, &listener, &request, record);
+        // Nobody may wait any more.
+        let _ = done.send(result);
+    });
+    if !waits {
+        return ready(Ok(subscribed));
+    }
+    Box::pin(async move {
+        subscribed.queued = waiting.await.unwrap_or_else(|_| Err(stopped()))?;
+        Ok(subscribed)
+    })
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::ShuttingDown, "the server is stopping")
+}
+
+/// Whose queue remembers a subscription: the group's, or the consumer id's; an anonymous consumer
+/// without an id is not remembered (P4).
+pub(super) fn identity(request: &SubscribeRequest) -> Option<(QueueKind, Arc<str>)> {
+    if let Some(group) = &request.options.group {
+        let is_named = request.consumer_id.is_some() || !request.consumer.is_anonymous();
+        return (is_named || request.options.durable)
+            .then(|| (QueueKind::Group, group.shared().clone()));
+    }
+    if let Some(id) = &request.consumer_id {
+        return Some((QueueKind::Consumer, id.shared().clone()));
+    }
+    let name = &request.consumer;
+    (!name.is_anonymous()).then(|| (QueueKind::Consumer, name.shared().clone()))
+}
+
+fn spec(
+    member: &Member,
+    request: &SubscribeRequest,
+    (kind, name): &(QueueKind, Arc<str>),
+) -> QueueSpec {
+    let options = &request.options;
+    QueueSpec {
+        realm: member.realm().clone(),
+        key: (*request.key).clone(),
+        kind: *kind,
+        name: name.clone(),
+        settings: QueueSettings {
+            durable: options.durable,
+            ack: options.ack,
+            ack_timeout: Some(options.ack_timeout),
+            retry: Some(options.retry),
+            consumer: Some(request.consumer.clone()),
+            consumer_meta: request.id.clone(),
+            group: options.group.clone(),
+            owner: request.owner.clone(),
+        },
+    }
+}
+
+/// Everything that needs no store: checks, the name, the tables. Listens from here on.
+fn enlist(
+    broker: &Arc<Broker>,
+    member: &Arc<Member>,
+    request: &SubscribeRequest,
+    identity: Option<&(QueueKind, Arc<str>)>,
+) -> Result<(Arc<Listener>, Mail)> {
+    let realm = member.realm_state();
+    let mut state = realm.state.lock();
+    if broker.is_closing() || member.has_left() {
+        return Err(stopped());
+    }
+    check_rights(broker, member, request)?;
+    check_name(broker, &mut state, member, request)?;
+    let slot_key = identity.map(|(kind, name)| (request.key.clone(), *kind, name.clone()));
+    check_queue(realm, &state, request, slot_key.as_ref())?;
+    let name = &request.consumer;
+    if let Some(consumer) = state.consumers.get_mut(name) {
+        consumer
+            .subscriptions
+            .insert(request.key.clone(), Arc::new(request.clone()));
+        if let Some((QueueKind::Consumer, id)) = identity {
+            consumer.ids.insert(id.clone());
+        }
+    }
+    state.watch(name, &request.key);
+    let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, request));
+    let listener = attach::listen(broker, member, &mut state, request, slot_key.as_ref(), true);
+    let mail = awareness::subscribed(broker, &state, name, &request.key);
+    Ok((listener, mail))
+}
+
+fn check_rights(broker: &Broker, member: &Member, request: &SubscribeRequest) -> Result<()> {
+    let (Key::Event { event, .. } | Key::Any { event }) = &*request.key else {
+        return Ok(()); // what a wildcard may see is its filter's business
+    };
+    let owner = request.owner.as_deref();
+    let rights = &broker.config.rights;
+    if rights.may(member.realm(), owner, Action::Receive, event) {
+        return Ok(());
+    }
+    let text = format!("no right to receive {event:?} here");
+    Err(Error::new(ErrorKind::Forbidden, text))
+}
+
+/// The name must be this session's, or nobody's: then it is registered (wire §2.5).
+fn check_name(
+    broker: &Broker,
+    state: &mut State,
+    member: &Arc<Member>,
+    request: &SubscribeRequest,
+) -> Result<()> {
+    match state.consumer_holder(&request.consumer) {
+        Some(holder) if Arc::ptr_eq(holder, member) => Ok(()),
+        Some(_) => {
+            let text = "another live session holds this consumer name (duplicate)";
+            Err(Error::new(ErrorKind::DuplicateConsumer, text))
+        }
+        None if state.names() >= broker.config.max_names => {
+            let text = "the realm holds as many names as it may";
+            Err(Error::new(ErrorKind::RateLimited, text))
+        }
+        None => {
+            let hello = ConsumerHello {
+                name: request.consumer.clone(),
+                id: request.id.clone(),
+                instance: None,
+                gap: false,
+            };
+            takeover::take(state, member, &hello);
+            Ok(())
+        }
+    }
+}
+
+fn check_queue(
+    realm: &Realm,
+    state: &State,
+    request: &SubscribeRequest,
+    slot_key: Option<&SlotKey>,
+) -> Result<()> {
+    let options = &request.options;
+    if let Some(group) = &options.group
+        && let Some(entry) = realm.routes.read().get(&request.key)
+        && let Some(interest) = entry.group(group.as_str())
+        && options.retry_given
+        && interest.retry != options.retry
+    {
+        let text = "the group's retry policy is the first SUBSCRIBE's; this one differs";
+        return Err(Error::new(ErrorKind::BadCommand, text));
+    }
+    let Some(slot) = slot_key.and_then(|key| state.slots.get(key)) else {
+        return Ok(());
+    };
+    let inner = slot.state.lock();
+    if inner.settings.owner.is_some() && inner.settings.owner != request.owner {
+        let text = "this consumer id or group belongs to another credential";
+        return Err(Error::new(ErrorKind::ConsumerIdTaken, text));
+    }
+    Ok(())
+}
+
+/// Whether there may be a queue: a plain one past the bound takes the place of the oldest that
+/// nobody is attached to (P4).
+fn make_room(
+    broker: &Broker,
+    realm: &Realm,
+    state: &mut State,
+    slot_key: &SlotKey,
+    request: &SubscribeRequest,
+) -> bool {
+    let bound = broker.config.guaranteed_subscriptions;
+    if request.options.durable || state.slots.contains_key(slot_key) || state.plain_slots < bound {
+        return true;
+    }
+    for _ in 0..EVICTION_LOOKS {
+        let Some(oldest) = state.plain_order.pop_front() else {
+            break;
+        };
+        let Some(slot) = state.slots.get(&oldest) else {
+            continue;
+        };
+        if slot.state.lock().settings.durable {
+            continue;
+        }
+        if slot.is_attached() {
+            state.plain_order.push_back(oldest);
+            continue;
+        }
+        let queue = slot.id;
+        realm.forget(state, &oldest);
+        realm.forgotten.add(1);
+        broker.in_background(broker.store().forget(queue, true), "forget a subscription");
+        return true;
+    }
+    realm.forgotten.add(1);
+    false
+}
+
+/// The store's answer: attach, and how many wait. Without a store a durable subscription is none; a
+/// plain one listens all the same (P27).
+fn opened(
+    broker: &Arc<Broker>,
+    listener: &Arc<Listener>,
+    request: &SubscribeRequest,
+    record: Result<QueueRecord>,
+) -> Result<u64> {
+    let error = match record {
+        Ok(record) => return Ok(attach::attach(broker, listener, request, record)),
+        Err(error) => error,
+    };
+    tracing::warn!(%error, "a subscription could not be opened in the store");
+    let mut state = listener.member.realm_state().state.lock();
+    if !is_current(listener) {
+        return Err(error);
+    }
+    if request.options.durable {
+        let place = (request.key.clone(), request.consumer.clone());
+        let realm = listener.member.realm_state();
+        attach::withdraw(broker, realm, &mut state, listener, queue::Leave::Closed);
+        listener.member.names.lock().listeners.swap_remove(&place);
+        if let Some(consumer) = state.consumers.get_mut(&request.consumer) {
+            consumer.subscriptions.swap_remove(&request.key);
+        }
+        state.unwatch(&request.consumer, &request.key);
+        return Err(error);
+    }
+    if listener.slot.get().is_none() {
+        // Nothing remembers it, so everything comes live (P27).
+        attach::listen(broker, &listener.member, &mut state, request, None, true);
+    }
+    Ok(0)
+}
+
+/// A queue read at the start: its consumer is known again, though not seen yet (P4).
+pub(super) fn recall(state: &mut State, record: &QueueRecord) {
+    let settings = &record.spec.settings;
+    let Some(name) = &settings.consumer else {
+        return;
+    };
+    let key = Arc::new(record.spec.key.clone());
+    let consumer = state
+        .consumers
+        .entry(name.clone())
+        .or_insert_with(|| Box::new(Consumer::new()));
+    let is_own = record.spec.kind == QueueKind::Consumer;
+    if is_own {
+        consumer.ids.insert(record.spec.name.clone());
+    }
+    let defaults = SubscriptionOptions::default();
+    let request = SubscribeRequest {
+        key: key.clone(),
+        consumer: name.clone(),
+        id: None,
+        consumer_id: ConsumerId::parse(&record.spec.name).ok().filter(|_| is_own),
+        options: SubscriptionOptions {
+            durable: settings.durable,
+            ack: settings.ack,
+            ack_timeout: settings.ack_timeout.unwrap_or(defaults.ack_timeout),
+            retry: settings.retry.unwrap_or_default(),
+            group: settings.group.clone(),
+            ..defaults
+        },
+        owner: settings.owner.clone(),
+        filter: None,
+    };
+    consumer
+        .subscriptions
+        .insert(key.clone(), Arc::new(request));
+    consumer.id = settings
+        .consumer_meta
+        .clone()
+        .unwrap_or_else(|| name.shared().clone());
+    state.watch(name, &key);
+}

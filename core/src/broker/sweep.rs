@@ -1,0 +1,126 @@
+//! What age ends: idle names in the live tables, remembered subscriptions (P4), and the store's own
+//! upkeep. One task per broker; nothing on the way of a message waits for it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::Broker;
+use super::realm::{Realm, SlotKey, State};
+use crate::model::{ConsumerName, ProducerName};
+use crate::store::QueueId;
+
+/// Rows a store looks at in one go.
+const BUDGET: usize = 10_000;
+/// Goes in one round; the next round goes on.
+const ROUNDS: usize = 16;
+
+/// Runs until the broker is gone or closing.
+pub(super) async fn run(broker: Weak<Broker>) {
+    loop {
+        let Some(strong) = broker.upgrade().filter(|broker| !broker.is_closing()) else {
+            return;
+        };
+        let step = strong.config.sweep_interval;
+        let clock = strong.clock().clone();
+        drop(strong);
+        clock.sleep_until(clock.elapsed() + step).await;
+        let Some(strong) = broker.upgrade() else {
+            return;
+        };
+        strong.sweep().await;
+    }
+}
+
+/// One round over everything; see [`Broker::sweep`].
+pub(super) async fn round(broker: &Arc<Broker>) {
+    for realm in broker.realms() {
+        idle_names(broker, &realm);
+        let entries: Vec<_> = realm.routes.read().iter().cloned().collect();
+        entries.iter().for_each(|entry| entry.refresh());
+        old_queues(broker, &realm).await;
+    }
+    for _ in 0..ROUNDS {
+        match broker.store().maintain(BUDGET, broker.clock().now()).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%error, "the store could not be tidied");
+                return;
+            }
+        }
+    }
+}
+
+/// Names that nobody has held for a while leave the live tables; queues stay (wire §10.3).
+fn idle_names(broker: &Broker, realm: &Realm) {
+    let now = broker.clock().elapsed();
+    let is_idle = |since: Duration| now.saturating_sub(since) >= broker.config.idle_ttl;
+    let mut state = realm.state.lock();
+    let consumers: Vec<ConsumerName> = state
+        .consumers
+        .iter()
+        .filter(|(_, consumer)| consumer.holder.is_none() && is_idle(consumer.offline_since))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in consumers {
+        drop_consumer(&mut state, &name);
+    }
+    let producers: Vec<ProducerName> = state
+        .producers
+        .iter()
+        .filter(|(_, producer)| producer.holder.is_none() && is_idle(producer.offline_since))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in producers {
+        state.producers.remove(&name);
+    }
+}
+
+fn drop_consumer(state: &mut State, name: &ConsumerName) {
+    let Some(consumer) = state.consumers.remove(name) else {
+        return;
+    };
+    for key in consumer.subscriptions.keys() {
+        state.unwatch(name, key);
+    }
+}
+
+/// Remembered subscriptions without an attach for their whole ttl; a plain one stays while something
+/// waits in it, a durable one goes with its backlog.
+async fn old_queues(broker: &Arc<Broker>, realm: &Arc<Realm>) {
+    let now = broker.clock().now();
+    let config = &broker.config;
+    let old: Vec<(SlotKey, QueueId, bool)> = {
+        let state = realm.state.lock();
+        let slots = state.slots.iter().filter_map(|(key, slot)| {
+            let inner = slot.state.lock();
+            let ttl = if inner.settings.durable {
+                config.durable_subscription_ttl
+            } else {
+                config.guaranteed_subscription_ttl
+            };
+            let is_old = inner.seats.is_empty() && now.since(inner.seen) >= ttl;
+            is_old.then(|| (key.clone(), slot.id, inner.settings.durable))
+        });
+        slots.collect()
+    };
+    for (key, queue, is_durable) in old {
+        if !is_durable {
+            let depth = broker.store().depth(queue).await;
+            if depth.is_ok_and(|depth| depth.count > 0) {
+                continue;
+            }
+        }
+        let is_gone = {
+            let mut state = realm.state.lock();
+            let same = state.slots.get(&key).filter(|slot| slot.id == queue);
+            let is_idle = same.is_some_and(|slot| !slot.is_attached());
+            is_idle && realm.forget(&mut state, &key).is_some()
+        };
+        if is_gone {
+            realm.forgotten.add(1);
+            tracing::info!(key = %key.0.wire_name(), name = &*key.2, "a remembered subscription has ended by age");
+            broker.in_background(broker.store().forget(queue, true), "forget a subscription");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What users see of the broker's verbs, over the memory store and recorded outboxes.
+
+mod bounds;
+mod gate;
+mod groups;
+mod harness;
+mod names;
+mod queues;
+mod routing;
+mod staging;
+mod threads;

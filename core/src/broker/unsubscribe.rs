@@ -1,0 +1,209 @@
+//! UNSUBSCRIBE: the only way but age in which a remembered subscription ends (P5).
+
+use std::sync::Arc;
+
+use super::attach;
+use super::awareness::{self, Mail};
+use super::member::Member;
+use super::queue;
+use super::realm::{Realm, SlotKey, State};
+use super::request::{SubscribeRequest, Unsubscribe, UnsubscribeRequest, Unsubscribed};
+use super::subscribe;
+use super::{Answer, Broker, ready};
+use crate::model::{ConsumerId, ConsumerName, Key};
+use crate::store::{QueueId, QueueKind};
+use crate::{Error, ErrorKind, Result};
+
+/// See [`Broker::unsubscribe`].
+pub(super) fn unsubscribe(
+    broker: &Arc<Broker>,
+    member: &Arc<Member>,
+    request: &UnsubscribeRequest,
+) -> Answer<Unsubscribed> {
+    let realm = member.realm_state();
+    let mut mails = Vec::new();
+    let mut queues = Vec::new();
+    let mut done = Unsubscribed::default();
+    {
+        let mut state = realm.state.lock();
+        let names = match names(&state, member, request) {
+            Ok(names) => names,
+            Err(error) => return ready(Err(error)),
+        };
+        for name in names {
+            for key in keys(&state, &name, &request.what) {
+                let id = request.consumer_id.as_ref();
+                match find(&state, &name, &key, id) {
+                    Some(Found::Subscription) if request.detach => {
+                        detach(broker, member, &mut state, &name, &key);
+                    }
+                    Some(Found::Subscription) => {
+                        let (mail, queue) = end(broker, member, &mut state, &name, &key, id);
+                        mails.push(mail);
+                        queues.extend(queue);
+                    }
+                    Some(Found::Queue(slot_key)) if !request.detach => {
+                        queues.extend(release(realm, &mut state, &slot_key));
+                    }
+                    _ => continue,
+                }
+                done.removed += 1;
+            }
+        }
+    }
+    mails.into_iter().for_each(Mail::send);
+    let purge = request.purge;
+    let forgets: Vec<_> = queues
+        .into_iter()
+        .map(|queue| broker.store().forget(queue, purge))
+        .collect();
+    if forgets.is_empty() {
+        return ready(Ok(done));
+    }
+    Box::pin(async move {
+        for forget in forgets {
+            let left = forget.await?;
+            if !purge {
+                done.left += left;
+            }
+        }
+        Ok(done)
+    })
+}
+
+fn names(
+    state: &State,
+    member: &Arc<Member>,
+    request: &UnsubscribeRequest,
+) -> Result<Vec<ConsumerName>> {
+    let Some(name) = &request.consumer else {
+        return Ok(member.names.lock().consumers.clone());
+    };
+    let holder = state.consumer_holder(name);
+    if holder.is_some_and(|holder| Arc::ptr_eq(holder, member)) {
+        return Ok(vec![name.clone()]);
+    }
+    let text = "this consumer name is not registered on this session";
+    Err(Error::new(ErrorKind::Forbidden, text))
+}
+
+/// What an UNSUBSCRIBE means on one key.
+enum Found {
+    /// The consumer's subscription: in the live tables, or remembered only.
+    Subscription,
+    /// What is remembered of an id by which the consumer listens no more.
+    Queue(SlotKey),
+}
+
+fn find(
+    state: &State,
+    name: &ConsumerName,
+    key: &Arc<Key>,
+    id: Option<&ConsumerId>,
+) -> Option<Found> {
+    let subscriptions = state.consumers.get(name).map(|held| &held.subscriptions);
+    let subscribed = subscriptions.and_then(|held| held.get(key));
+    let is_meant = |request: &SubscribeRequest| {
+        let own = request.consumer_id.as_ref().map(ConsumerId::shared);
+        id.is_none_or(|id| own.unwrap_or(name.shared()) == id.shared())
+    };
+    match subscribed {
+        Some(request) if is_meant(request) => Some(Found::Subscription),
+        Some(_) => own_slot(state, name, key, id).map(Found::Queue),
+        None => own_slot(state, name, key, id).map(|_| Found::Subscription),
+    }
+}
+
+/// The consumer's keys that may be meant.
+fn keys(state: &State, name: &ConsumerName, what: &Unsubscribe) -> Vec<Arc<Key>> {
+    let Some(consumer) = state.consumers.get(name) else {
+        return Vec::new();
+    };
+    match what {
+        Unsubscribe::Text(text) => {
+            let keys = consumer.subscriptions.keys();
+            keys.filter(|key| key.wire_name() == **text)
+                .cloned()
+                .collect()
+        }
+        Unsubscribe::Key(key) => vec![key.clone()],
+    }
+}
+
+/// A queue of the consumer's own ids on this key, of `id` if that is given.
+fn own_slot(
+    state: &State,
+    name: &ConsumerName,
+    key: &Arc<Key>,
+    id: Option<&ConsumerId>,
+) -> Option<SlotKey> {
+    let ids = state.consumers.get(name).map(|consumer| &consumer.ids);
+    let ids = ids.into_iter().flatten().chain([name.shared()]);
+    let ids = ids.filter(|own| id.is_none_or(|id| id.shared() == *own));
+    let mut keys = ids.map(|id| (key.clone(), QueueKind::Consumer, id.clone()));
+    keys.find(|key| state.slots.contains_key(key))
+}
+
+/// Stops listening for this session; what it held goes back without a failure (P10).
+fn detach(
+    broker: &Broker,
+    member: &Member,
+    state: &mut State,
+    name: &ConsumerName,
+    key: &Arc<Key>,
+) {
+    let place = (key.clone(), name.clone());
+    let listener = member.names.lock().listeners.swap_remove(&place);
+    if let Some(listener) = &listener {
+        let realm = member.realm_state();
+        attach::withdraw(broker, realm, state, listener, queue::Leave::Returned);
+    }
+}
+
+/// Ends one subscription; the queue to forget, unless somebody else still uses it.
+fn end(
+    broker: &Broker,
+    member: &Member,
+    state: &mut State,
+    name: &ConsumerName,
+    key: &Arc<Key>,
+    id: Option<&ConsumerId>,
+) -> (Mail, Option<QueueId>) {
+    let realm = member.realm_state();
+    let mail = awareness::unsubscribed(broker, state, name, key);
+    let request = state
+        .consumers
+        .get_mut(name)
+        .and_then(|consumer| consumer.subscriptions.swap_remove(key));
+    state.unwatch(name, key);
+    let place = (key.clone(), name.clone());
+    let listener = member.names.lock().listeners.swap_remove(&place);
+    if let Some(listener) = &listener {
+        attach::withdraw(broker, realm, state, listener, queue::Leave::Unsubscribed);
+    }
+    let slot_key = match request.and_then(|request| subscribe::identity(&request)) {
+        Some((kind, id)) => Some((key.clone(), kind, id)),
+        None => own_slot(state, name, key, id),
+    };
+    let queue = slot_key.and_then(|slot_key| release(realm, state, &slot_key));
+    (mail, queue)
+}
+
+/// Takes a queue that nobody else uses out of the tables.
+fn release(realm: &Realm, state: &mut State, slot_key: &SlotKey) -> Option<QueueId> {
+    let slot = state.slots.get(slot_key)?;
+    if slot.is_attached() || is_shared(state, slot_key) {
+        return None;
+    }
+    realm.forget(state, slot_key).map(|slot| slot.id)
+}
+
+/// Whether another consumer, connected or not, subscribes by the same group or consumer id.
+fn is_shared(state: &State, slot_key: &SlotKey) -> bool {
+    let (key, kind, id) = slot_key;
+    state.consumers.values().any(|consumer| {
+        let request = consumer.subscriptions.get(key);
+        let identity = request.and_then(|request| subscribe::identity(request));
+        identity.is_some_and(|(other, name)| other == *kind && name == *id)
+    })
+}

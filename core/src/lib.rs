@@ -20,6 +20,10 @@ pub mod metrics;
 pub mod model;
 pub mod protocol;
 #[cfg(feature = "server")]
+pub mod server;
+#[cfg(feature = "server")]
+mod session;
+#[cfg(feature = "server")]
 pub mod store;
 #[cfg(feature = "server")]
 pub mod transport;

@@ -1,0 +1,87 @@
+//! Every setting of a server with its default. Knows no file format and no command line:
+//! `options` reads JSON into this, the binary reads flags into this.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::broker::BrokerConfig;
+use crate::clock::{Clock, SystemClock};
+use crate::model::SubscriptionDefaults;
+use crate::store::{Bounds, Store};
+use crate::transport;
+
+/// The port of the existing clients.
+pub const DEFAULT_PORT: u16 = 17352;
+
+/// How a server is to run; the default is what `new Server()` starts.
+#[non_exhaustive]
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// Address or name to listen on; `None`: all interfaces, IPv6 and IPv4.
+    pub host: Option<String>,
+    /// TCP port, 17352 by default; 0 picks a free one.
+    pub port: u16,
+    /// Sockets, heartbeat and sizes.
+    pub transport: transport::Config,
+    /// Routing, delivery and their time limits.
+    pub broker: BrokerConfig,
+    /// What the store may hold.
+    pub bounds: Bounds,
+    /// What a SUBSCRIBE gets that does not say.
+    pub defaults: SubscriptionDefaults,
+    /// A delivery whose JSON text has more UTF-16 units than this goes out in chunks; 262,144.
+    pub delivery_chunk_threshold: usize,
+    /// `from` must be a producer registered on the connection; false.
+    pub strict_from: bool,
+    /// Whether `ANONYMOUS…` names may register; true.
+    pub allow_anonymous: bool,
+    /// When offline names leave the live tables (wire §10.3).
+    pub idle_eviction: IdleEviction,
+    /// The store; `None`: memory, within [`ServerConfig::bounds`].
+    pub store: Option<Arc<dyn Store>>,
+    /// Where time comes from; the machine's clock by default.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Idle eviction: trims live tables only, never what is remembered (P4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleEviction {
+    /// On by default.
+    pub enabled: bool,
+    /// How long a name has been offline; 5 min.
+    pub ttl: Duration,
+    /// How often to look; 1 min.
+    pub interval: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            host: None,
+            port: DEFAULT_PORT,
+            transport: transport::Config::default(),
+            broker: BrokerConfig::default(),
+            bounds: Bounds::default(),
+            defaults: SubscriptionDefaults::default(),
+            delivery_chunk_threshold: 262_144,
+            strict_from: false,
+            allow_anonymous: true,
+            idle_eviction: IdleEviction {
+                enabled: true,
+                ttl: Duration::from_secs(300),
+                interval: Duration::from_secs(60),
+            },
+            store: None,
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+}
+
+impl std::fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerConfig")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}

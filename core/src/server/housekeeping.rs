@@ -1,0 +1,77 @@
+//! The thread for the broker's own tasks: sweeps, delayed messages, waits on the store.
+//!
+//! The core must not depend on the runtime it is called from: the addon's may end before the server
+//! does. Knows nothing of what it runs.
+
+use std::future::Future;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::{Error, ErrorKind, Result};
+
+/// A current-thread runtime on a thread of its own; ends when stopped or dropped.
+pub(super) struct Housekeeping {
+    handle: Handle,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        format!("no thread for the broker: {error}"),
+    )
+}
+
+impl Housekeeping {
+    pub(super) fn start() -> Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new()
+            .name("restante-core".to_owned())
+            .spawn(move || {
+                // Ends by a word or by the sender's end, which is the same word.
+                let _ = runtime.block_on(stopped);
+            })
+            .map_err(failed)?;
+        Ok(Self {
+            handle,
+            stop: Mutex::new(Some(stop)),
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Runs `task` there and answers its outcome.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.handle
+            .spawn(task)
+            .await
+            .unwrap_or_else(|error| Err(failed(error)))
+    }
+
+    /// Ends the thread and waits for that: it has nothing to do that could take long.
+    pub(super) fn stop(&self) {
+        self.stop.lock().take();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the broker's thread ended by a panic");
+        }
+    }
+}
+
+impl Drop for Housekeeping {
+    fn drop(&mut self) {
+        self.stop.lock().take();
+    }
+}

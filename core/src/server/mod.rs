@@ -1,0 +1,193 @@
+//! Assembly: settings → store, broker, listening port. The only room that knows all the others.
+//!
+//! [`Server::start`] is what the binary, the addon and tests call. The server owns its threads: one
+//! for the broker's own tasks, and the transport's I/O threads; none of them is the caller's.
+
+mod config;
+mod housekeeping;
+mod options;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::Result;
+use crate::broker::{Broker, BrokerConfig};
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::session::{Frames, SessionConfig, Sessions};
+use crate::store::{MemoryStore, Store};
+use crate::transport::{self, Transport};
+
+pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig};
+use housekeeping::Housekeeping;
+
+/// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.
+///
+/// ```no_run
+/// # async fn run() -> restante::Result<()> {
+/// use restante::server::{Server, ServerConfig};
+///
+/// let mut config = ServerConfig::default();
+/// config.port = 0;
+/// let server = Server::start(config).await?;
+/// println!("listening on {}", server.local_addr());
+/// server.close(std::time::Duration::from_secs(10)).await?;
+/// # Ok(()) }
+/// ```
+pub struct Server {
+    broker: Arc<Broker>,
+    metrics: Arc<Metrics>,
+    transport: Transport,
+    housekeeping: Housekeeping,
+    closed: Mutex<Option<Result<()>>>,
+}
+
+impl Server {
+    /// Opens the store, loads what is remembered, then opens the port (P4).
+    ///
+    /// # Errors
+    /// `config` for a port that is in use or a host nobody knows; what the store says.
+    pub async fn start(config: ServerConfig) -> Result<Self> {
+        let clock = config.clock.clone();
+        let metrics = Arc::new(Metrics::default());
+        let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
+        let store: Arc<dyn Store> = match &config.store {
+            Some(store) => store.clone(),
+            None => Arc::new(MemoryStore::new(config.bounds.clone())),
+        };
+        let broker_config = broker_config(&config);
+        let broker = Broker::new(
+            broker_config,
+            store,
+            clock.clone(),
+            frames.clone(),
+            metrics.clone(),
+        );
+        let housekeeping = Housekeeping::start()?;
+        let opening = broker.clone();
+        housekeeping
+            .run(async move { opening.open().await })
+            .await?;
+        let transport = match Self::listen(&config, &broker, &clock) {
+            Ok(transport) => transport,
+            Err(error) => {
+                let closing = broker.clone();
+                let close = async move { closing.close(Duration::from_secs(1)).await };
+                if let Err(second) = housekeeping.run(close).await {
+                    tracing::warn!("closing the store: {second}");
+                }
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            broker,
+            metrics,
+            transport,
+            housekeeping,
+            closed: Mutex::new(None),
+        })
+    }
+
+    fn listen(
+        config: &ServerConfig,
+        broker: &Arc<Broker>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Transport> {
+        let listener = transport::bind(config.host.as_deref(), config.port)?;
+        let sessions = Sessions::new(
+            broker.clone(),
+            clock.clone(),
+            SessionConfig {
+                defaults: config.defaults,
+                allow_anonymous: config.allow_anonymous,
+                strict_from: config.strict_from,
+                max_message_bytes: config.transport.max_message_bytes,
+            },
+        );
+        let services: Vec<(String, Arc<dyn transport::Service>)> = vec![("/".to_owned(), sessions)];
+        Transport::start(
+            listener,
+            config.transport.clone(),
+            services,
+            transport::refuse_all(),
+            clock.clone(),
+        )
+    }
+
+    /// Where it listens; the port that was picked if 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.transport.local_addr()
+    }
+
+    /// The broker, for what has no wire: dead letters, queues, sweeps.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// What was counted since the start.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Connections and bytes under way.
+    pub fn connections(&self) -> transport::Stats {
+        self.transport.stats()
+    }
+
+    /// Stops: refuses new work, gives what was sent a moment to arrive, closes every connection and
+    /// the store, frees port and threads (P32). Any time, repeatedly; later calls wait for the first.
+    ///
+    /// # Errors
+    /// `timeout` if that took longer than `timeout`; everything is closed all the same.
+    pub async fn close(&self, timeout: Duration) -> Result<()> {
+        let mut closed = self.closed.lock().await;
+        if let Some(outcome) = &*closed {
+            return outcome.clone();
+        }
+        let outcome = self.shut_down(timeout).await;
+        *closed = Some(outcome.clone());
+        outcome
+    }
+
+    async fn shut_down(&self, timeout: Duration) -> Result<()> {
+        let broker = self.broker.clone();
+        let outcome = self
+            .housekeeping
+            .run(async move { broker.close(timeout).await })
+            .await;
+        self.transport.close(timeout.min(CLOSE_LINES)).await;
+        self.housekeeping.stop();
+        outcome
+    }
+}
+
+/// The broker's settings, with those that stand elsewhere in the server's.
+fn broker_config(config: &ServerConfig) -> BrokerConfig {
+    let mut broker = config.broker.clone();
+    broker.ping_interval = config.transport.ping_interval;
+    let idle = config.idle_eviction;
+    broker.idle_ttl = if idle.enabled {
+        idle.ttl
+    } else {
+        Duration::MAX
+    };
+    broker.sweep_interval = broker.sweep_interval.min(idle.interval).max(SHORTEST_SWEEP);
+    broker
+}
+
+/// However short an interval is asked for.
+const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
+
+/// How long lines may take to empty once the broker is closed.
+const CLOSE_LINES: Duration = Duration::from_secs(5);
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("local_addr", &self.local_addr())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,336 @@
+//! CONSUMER, PRODUCER, SUBSCRIBE, UNSUBSCRIBE: names and subscriptions of a session, in order.
+//!
+//! CONSUMER may wait while a silent holder of the name is probed (P22). What names and subscribes
+//! behind it is held back until then; everything else of the session goes on.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use crate::broker::{
+    Answer, Broker, ConsumerHello, Member, ProducerHello, SubscribeRequest, UnsubscribeRequest,
+};
+use crate::model::is_anonymous;
+use crate::protocol::inbound::{Consumer, Producer, Subscribe, Target, Unsubscribe};
+use crate::protocol::outbound;
+use crate::transport::Link;
+use crate::{Error, ErrorKind, Result, broker};
+
+use super::Session;
+use super::replies::Replies;
+
+/// Verbs held back behind one CONSUMER; the client is not read meanwhile if there are more.
+const MAX_HELD: usize = 4_096;
+
+/// The names side of a session; outlives the read that called it.
+pub(super) struct Identity {
+    broker: Arc<Broker>,
+    member: Arc<Member>,
+    link: Link,
+    replies: Arc<Replies>,
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    /// A verb is being run, or a CONSUMER waits to be decided.
+    is_busy: bool,
+    is_paused: bool,
+    has_ended: bool,
+    held: VecDeque<Held>,
+}
+
+enum Held {
+    Consumer(ConsumerHello, Option<u64>),
+    Subscribe(Box<Subscribe>, Option<u64>),
+    Unsubscribe(Unsubscribe, Option<u64>),
+}
+
+impl Session {
+    pub(super) fn consumer(&mut self, consumer: Consumer, reply: Option<u64>) {
+        if is_anonymous(consumer.name.as_str()) && !self.config.allow_anonymous {
+            self.refuse_anonymous(reply);
+            return;
+        }
+        let hello = ConsumerHello {
+            name: consumer.name,
+            id: consumer.id.map(Arc::from),
+            instance: consumer.instance.map(Arc::from),
+            gap: consumer.gap,
+        };
+        self.identity.consumer(hello, reply);
+    }
+
+    pub(super) fn producer(&mut self, producer: Producer, reply: Option<u64>) {
+        if is_anonymous(producer.name.as_str()) && !self.config.allow_anonymous {
+            self.refuse_anonymous(reply);
+            return;
+        }
+        self.remember_producer(producer.name.as_str());
+        let hello = ProducerHello {
+            name: producer.name,
+            id: producer.id.map(Arc::from),
+            default_ttl: producer.default_ttl,
+            instance: producer.instance.map(Arc::from),
+        };
+        match self.broker.producer(&self.member, hello) {
+            Ok(()) => self.identity.registered(reply),
+            Err(error) => self.fail(&error, reply),
+        }
+    }
+
+    fn refuse_anonymous(&self, reply: Option<u64>) {
+        let error = Error::new(
+            ErrorKind::AnonymousRefused,
+            "anonymous names are not allowed here, give the client a name",
+        );
+        self.fail(&error, None);
+        if reply.is_some() {
+            self.fail(&error, reply);
+        }
+        self.replies.close();
+    }
+}
+
+impl Identity {
+    pub(super) fn new(
+        broker: Arc<Broker>,
+        member: Arc<Member>,
+        link: Link,
+        replies: Arc<Replies>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            broker,
+            member,
+            link,
+            replies,
+            line: Mutex::default(),
+        })
+    }
+
+    pub(super) fn consumer(self: &Arc<Self>, hello: ConsumerHello, reply: Option<u64>) {
+        self.take(Held::Consumer(hello, reply));
+    }
+
+    pub(super) fn subscribe(self: &Arc<Self>, subscribe: Subscribe, reply: Option<u64>) {
+        self.take(Held::Subscribe(Box::new(subscribe), reply));
+    }
+
+    pub(super) fn unsubscribe(self: &Arc<Self>, unsubscribe: Unsubscribe, reply: Option<u64>) {
+        self.take(Held::Unsubscribe(unsubscribe, reply));
+    }
+
+    /// The session has ended: what is held back will not be done.
+    pub(super) fn end(&self) {
+        let mut line = self.line.lock();
+        line.has_ended = true;
+        line.held.clear();
+    }
+
+    fn take(self: &Arc<Self>, verb: Held) {
+        let mut line = self.line.lock();
+        if line.has_ended {
+            return;
+        }
+        line.held.push_back(verb);
+        if line.held.len() > MAX_HELD && !line.is_paused {
+            line.is_paused = true;
+            self.link.pause_reading();
+        }
+        drop(line);
+        self.drive();
+    }
+
+    /// Works the line off, until a CONSUMER has to wait.
+    fn drive(self: &Arc<Self>) {
+        while let Some(verb) = self.next() {
+            if let Some(waiting) = self.run(verb) {
+                let identity = self.clone();
+                tokio::spawn(async move {
+                    waiting.await;
+                    identity.line.lock().is_busy = false;
+                    identity.drive();
+                });
+                return;
+            }
+            self.line.lock().is_busy = false;
+        }
+    }
+
+    fn next(&self) -> Option<Held> {
+        let mut line = self.line.lock();
+        if line.is_busy {
+            return None;
+        }
+        let verb = line.held.pop_front();
+        if line.held.is_empty() {
+            // Most sessions never hold anything back again.
+            line.held = VecDeque::new();
+        }
+        line.is_busy = verb.is_some();
+        if line.is_paused && line.held.len() <= MAX_HELD / 2 {
+            line.is_paused = false;
+            self.link.resume_reading();
+        }
+        verb
+    }
+
+    /// What is still to wait for before the next verb may run.
+    fn run(self: &Arc<Self>, verb: Held) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        match verb {
+            Held::Consumer(hello, reply) => return self.run_consumer(hello, reply),
+            Held::Subscribe(subscribe, reply) => self.run_subscribe(*subscribe, reply),
+            Held::Unsubscribe(unsubscribe, reply) => self.run_unsubscribe(unsubscribe, reply),
+        }
+        None
+    }
+
+    fn run_consumer(
+        self: &Arc<Self>,
+        hello: ConsumerHello,
+        reply: Option<u64>,
+    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let mut answer = self.broker.consumer(&self.member, hello);
+        match poll_once(&mut answer) {
+            Poll::Ready(outcome) => {
+                self.consumer_decided(outcome, reply);
+                None
+            }
+            Poll::Pending => {
+                let identity = self.clone();
+                Some(Box::pin(async move {
+                    let outcome = answer.await;
+                    identity.consumer_decided(outcome, reply);
+                }))
+            }
+        }
+    }
+
+    fn consumer_decided(&self, outcome: Result<()>, reply: Option<u64>) {
+        let Err(error) = outcome else {
+            self.registered(reply);
+            return;
+        };
+        // Existing clients know these as ERROR events, whether or not they asked for a reply.
+        self.replies.push(|out| outbound::error(out, &error));
+        if let Some(id) = reply {
+            self.replies
+                .push(|out| outbound::reply_error(out, id, &error));
+        }
+        if matches!(
+            error.kind(),
+            ErrorKind::DuplicateConsumer | ErrorKind::AnonymousRefused
+        ) {
+            self.replies.close();
+        }
+    }
+
+    pub(super) fn registered(&self, reply: Option<u64>) {
+        if let Some(id) = reply {
+            self.replies
+                .push(|out| outbound::raw_reply(out, id, "{\"ok\":true}"));
+        }
+    }
+
+    fn run_subscribe(self: &Arc<Self>, subscribe: Subscribe, reply: Option<u64>) {
+        let never_matches = subscribe.never_matches;
+        let request = SubscribeRequest {
+            key: Arc::new(subscribe.key),
+            consumer: subscribe.consumer,
+            id: subscribe.id.map(Arc::from),
+            consumer_id: subscribe.consumer_id,
+            options: subscribe.options,
+            owner: None,
+            filter: None,
+        };
+        let replies = self.replies.clone();
+        finish(
+            self.broker.subscribe(&self.member, request),
+            move |outcome| match outcome {
+                Ok(subscribed) => answer_subscribed(&replies, &subscribed, never_matches, reply),
+                Err(error) => fail(&replies, &error, reply),
+            },
+        );
+    }
+
+    fn run_unsubscribe(self: &Arc<Self>, unsubscribe: Unsubscribe, reply: Option<u64>) {
+        let request = UnsubscribeRequest {
+            what: match unsubscribe.target {
+                Target::Name(name) => broker::Unsubscribe::Text(Arc::from(name)),
+                Target::Key(key) => broker::Unsubscribe::Key(Arc::new(key)),
+            },
+            consumer: unsubscribe.consumer,
+            consumer_id: unsubscribe.consumer_id,
+            purge: unsubscribe.purge,
+            detach: unsubscribe.detach,
+        };
+        let replies = self.replies.clone();
+        finish(
+            self.broker.unsubscribe(&self.member, request),
+            move |outcome| match outcome {
+                Ok(done) => {
+                    if let Some(id) = reply {
+                        replies.push(|out| {
+                            outbound::unsubscribed(out, id, u64::from(done.removed), done.left)
+                        });
+                    }
+                }
+                Err(error) => fail(&replies, &error, reply),
+            },
+        );
+    }
+}
+
+fn answer_subscribed(
+    replies: &Replies,
+    subscribed: &broker::Subscribed,
+    never_matches: bool,
+    reply: Option<u64>,
+) {
+    if never_matches {
+        let error = Error::new(
+            ErrorKind::BadCommand,
+            "a # that is not the last level of a topic pattern never matches",
+        );
+        fail(replies, &error, reply);
+    } else if let Some(id) = reply {
+        replies.push(|out| {
+            outbound::subscribed(out, id, &subscribed.key.wire_name(), subscribed.queued)
+        });
+    }
+    if subscribed.session_only {
+        tracing::warn!(
+            key = %subscribed.key.wire_name(),
+            "an anonymous consumer's durable subscription ends with its connection: give it a name \
+             or a consumer_id"
+        );
+    }
+}
+
+fn fail(replies: &Replies, error: &Error, reply: Option<u64>) {
+    replies.push(|out| match reply {
+        Some(id) => outbound::reply_error(out, id, error),
+        None => outbound::error(out, error),
+    });
+}
+
+/// Calls `then` with the outcome: at once if it is there, else from a task.
+fn finish<T: Send + 'static>(mut answer: Answer<T>, then: impl FnOnce(Result<T>) + Send + 'static) {
+    match poll_once(&mut answer) {
+        Poll::Ready(outcome) => then(outcome),
+        Poll::Pending => {
+            tokio::spawn(async move { then(answer.await) });
+        }
+    }
+}
+
+/// Most answers are there at once; a pending one is polled again by whoever waits for it.
+fn poll_once<T>(answer: &mut Answer<T>) -> Poll<Result<T>> {
+    answer
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+}

@@ -1,0 +1,168 @@
+//! PRODUCE and its chunks: from the parsed verb to the broker's publish, and the answer back.
+
+use std::sync::Arc;
+
+use crate::broker::{self, Content, PublishRequest};
+use crate::model::ANONYMOUS;
+use crate::protocol::chunk::Step;
+use crate::protocol::inbound::{Broadcast, Hold, Produce, ProduceChunk};
+use crate::protocol::outbound::{self, Produced};
+use crate::{Error, ErrorKind};
+
+use crate::transport::Event;
+
+use super::Session;
+use super::transfers::Transfers;
+
+/// What may surround a message of the largest size in a transfer.
+const ENVELOPE: usize = 1 << 20;
+
+impl Session {
+    pub(super) fn produce(&mut self, produce: &Produce<'_>, reply: Option<u64>) {
+        let from = produce.from.as_deref().unwrap_or(ANONYMOUS);
+        if self.config.strict_from && !self.producers.iter().any(|name| **name == *from) {
+            let message = format!("{from:?} is not a producer registered on this connection");
+            self.fail(&Error::new(ErrorKind::Forbidden, message), reply);
+            return;
+        }
+        let size = size(produce);
+        if size > self.config.max_message_bytes {
+            let limit = self.config.max_message_bytes as u64;
+            self.refuse_size("message", size as u64, limit, reply);
+            return;
+        }
+        let due = produce.hold.map(|hold| match hold {
+            Hold::For(delay) => self.clock.now().plus(delay),
+            Hold::Until(at) => at,
+        });
+        let request = PublishRequest {
+            content: Content {
+                event: &produce.event,
+                from,
+                body: produce.message,
+                attachments: produce.attachments,
+                enc: produce.enc,
+                to: produce.to,
+                content_type: produce.content_type,
+                headers: produce.headers,
+            },
+            producer_id: produce.id.as_deref(),
+            ttl: produce.ttl,
+            guaranteed: produce.guaranteed,
+            broadcast: produce.broadcast.as_ref().map(|broadcast| match broadcast {
+                Broadcast::Realm => broker::Broadcast::Realm,
+                Broadcast::Group(group) => broker::Broadcast::Group(group.as_str()),
+            }),
+            uid: produce.msg_uid.as_deref(),
+            instance_seq: produce
+                .instance_seq
+                .as_ref()
+                .map(|(text, number)| (&**text, *number)),
+            ordering_key: produce.key.as_deref(),
+            due,
+            owner: None,
+        };
+        let reply = reply.map(|id| {
+            let replies = self.replies.clone();
+            let reply: broker::Reply = Box::new(move |outcome| {
+                replies.push(|out| match &outcome {
+                    Ok(published) => write_published(out, id, published),
+                    Err(error) => outbound::reply_error(out, id, error),
+                });
+            });
+            reply
+        });
+        let batch = self.batch.get_or_insert_default();
+        self.broker.publish(&self.member, batch, request, reply);
+    }
+
+    /// A PRODUCE that differs from the last in its body alone; false: it is something else.
+    pub(super) fn produce_again(&mut self, event: &Event<'_>) -> bool {
+        // Taken out so that what is read from it may be used beside `self`.
+        let envelope = self.envelope.take();
+        let produce = envelope
+            .as_ref()
+            .and_then(|envelope| envelope.read(event.args));
+        let is_same = produce.is_some();
+        if let Some(produce) = &produce {
+            self.produce(produce, event.reply);
+        }
+        drop(produce);
+        self.envelope = envelope;
+        is_same
+    }
+
+    /// One piece; the last one makes the message, and a reply awaited by it is the message's.
+    pub(super) fn produce_chunk(&mut self, chunk: &ProduceChunk<'_>, reply: Option<u64>) {
+        let now = self.clock.elapsed();
+        let transfers = self.transfers.get_or_insert_with(|| {
+            let max_bytes = self.config.max_message_bytes.saturating_add(ENVELOPE);
+            Box::new(Transfers::new(max_bytes, self.link.clone()))
+        });
+        match transfers.add(chunk, now) {
+            Ok(Step::Partial | Step::Ignored) => {}
+            Ok(Step::TooLarge(size)) => self.refuse_transfer(Some(size), reply),
+            // Its ERROR was written when it was dropped; a reply is owed all the same (P2).
+            Ok(Step::Late(size)) if reply.is_some() => self.refuse_transfer(size, reply),
+            Ok(Step::Late(_)) => {}
+            Ok(Step::Complete(text)) => match Produce::parse_joined(&text) {
+                Ok(produce) => self.produce(&produce, reply),
+                Err(error) => self.fail(&error, reply),
+            },
+            Err(error) => self.fail(&error, reply),
+        }
+    }
+
+    /// A transfer that was dropped, for its `size` if that is given.
+    fn refuse_transfer(&self, size: Option<u64>, reply: Option<u64>) {
+        match size {
+            Some(size) => {
+                let limit = self.config.max_message_bytes as u64;
+                self.refuse_size("message", size, limit, reply);
+            }
+            None => {
+                let message = "the chunk transfer was dropped before this piece";
+                self.fail(&Error::new(ErrorKind::ChunkDropped, message), reply);
+            }
+        }
+    }
+
+    /// Drops transfers without a new piece for 30 s, and says so.
+    pub(super) fn sweep_transfers(&mut self) {
+        let now = self.clock.elapsed();
+        let errors = self
+            .transfers
+            .as_mut()
+            .map(|transfers| transfers.sweep(now));
+        for error in errors.into_iter().flatten() {
+            self.fail(&error, None);
+        }
+    }
+
+    /// Remembers a registered producer name where `from` is held to it.
+    pub(super) fn remember_producer(&mut self, name: &str) {
+        if self.config.strict_from && !self.producers.iter().any(|known| **known == *name) {
+            self.producers.push(Arc::from(name));
+        }
+    }
+}
+
+/// Bytes of the message itself: the body, encrypted or not, and its binary parts.
+fn size(produce: &Produce<'_>) -> usize {
+    let texts = [produce.message, produce.enc].into_iter().flatten();
+    let attachments = produce.attachments.iter().map(|bytes| bytes.len());
+    texts.map(str::len).chain(attachments).sum()
+}
+
+fn write_published(out: &mut Vec<u8>, id: u64, published: &broker::Published) {
+    let message_id = published.id.to_string();
+    let produced = Produced {
+        id: &message_id,
+        queued: u64::from(published.queued),
+        delivered: u64::from(published.delivered),
+        refused: u64::from(published.refused),
+        duplicate: published.duplicate,
+        delayed: published.delayed,
+    };
+    outbound::produced(out, id, &produced);
+}

@@ -1,0 +1,68 @@
+//! The chunk transfers of a session and the permit for what they hold (P25).
+//!
+//! Made by the first chunk: most sessions never send one. Knows no message.
+
+use crate::clock::Elapsed;
+use crate::protocol::chunk::{Assembler, Step};
+use crate::protocol::inbound::ProduceChunk;
+use crate::transport::{Link, Permit};
+use crate::{Error, ErrorKind, Result};
+
+/// Transfers up to this size need no permit.
+const FREE_BYTES: usize = 64 << 10;
+
+pub(super) struct Transfers {
+    assembler: Assembler,
+    /// For what the assembler holds, once that is more than a little.
+    permit: Option<Permit>,
+    link: Link,
+}
+
+impl Transfers {
+    /// A joined text may have `max_bytes`.
+    pub(super) fn new(max_bytes: usize, link: Link) -> Self {
+        Self {
+            assembler: Assembler::new(max_bytes),
+            permit: None,
+            link,
+        }
+    }
+
+    /// Takes a piece, in any order.
+    ///
+    /// # Errors
+    /// `chunk_dropped` or `payload_too_large`, once per transfer: it is gone.
+    pub(super) fn add(&mut self, chunk: &ProduceChunk<'_>, now: Elapsed) -> Result<Step> {
+        let step = self.assembler.add(chunk, now);
+        if self.hold_permit() {
+            return step;
+        }
+        self.assembler.drop_transfer(&chunk.transfer);
+        self.hold_permit();
+        let message = "the chunk transfer was dropped: too much is under way, try again later";
+        Err(Error::new(ErrorKind::ChunkDropped, message))
+    }
+
+    /// Drops transfers without a new piece for 30 s; one error for each.
+    pub(super) fn sweep(&mut self, now: Elapsed) -> Vec<Error> {
+        let errors = self.assembler.sweep(now);
+        self.hold_permit();
+        errors
+    }
+
+    /// Keeps the permit in step with what is held; false: the process has no room for it.
+    fn hold_permit(&mut self) -> bool {
+        let held = self.assembler.held();
+        if held <= FREE_BYTES {
+            self.permit = None;
+            return true;
+        }
+        match &mut self.permit {
+            Some(permit) => permit.grow(held),
+            None => {
+                self.permit = self.link.permit(held);
+                self.permit.is_some()
+            }
+        }
+    }
+}

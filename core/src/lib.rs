@@ -14,6 +14,8 @@
 
 #[cfg(feature = "server")]
 pub mod broker;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 mod error;
 pub mod metrics;

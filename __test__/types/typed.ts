@@ -1,0 +1,98 @@
+// Compiled by tsc, never run. A line after @ts-expect-error must be an error.
+import restante, { Factory, MessageQueue, Publisher, RestanteError, Server, Storage, Subscriber, constants, events } from 'restante';
+import type { Confirmation, ErrorCode, Message, Subscribed } from 'restante';
+
+interface Order {
+  id: number;
+  total: string;
+}
+interface Shop {
+  'order.created': Order;
+  'x/+': { level: number };
+  'y/#': unknown;
+}
+
+async function typed(): Promise<void> {
+  const factory = new Factory<Shop>({ host: 'localhost', port: 17352, connectTimeout: 300, offline: { policy: 'queue', max_messages: 5 } });
+  const producer = await factory.createProducer('shop', { event: 'order.created', default_ttl: '1h' });
+  const sent: boolean = producer.produce('order.created', { id: 1, total: '2.50' });
+  const confirmed: Promise<Confirmation> = producer.produce('order.created', { id: 1, total: '' }, { confirm: true, ttl: '5m', signal: AbortSignal.timeout(5) });
+  const { queued, delivered, duplicate } = await confirmed;
+  producer.produce('x/7', { level: 1 }, 60);
+  producer.produce('y/any/depth', new Uint8Array(3), { guaranteed: true, headers: { a: 'b' } });
+  producer.produce({ event: 'order.created' }, { id: 1, total: '' }, 60, 'somebody');
+  producer.produce({ default: 'event' });
+  producer.onSubscribed((payload) => payload.events?.at(0));
+  // @ts-expect-error: a wrong payload
+  producer.produce('order.created', { id: 'one' });
+  // @ts-expect-error: a wrong event
+  producer.produce('order.creatd', { id: 1, total: '' });
+  // @ts-expect-error: wrong payload of a pattern
+  producer.produce('x/7', { level: 'high' });
+  // @ts-expect-error: not a confirmation
+  const wrong: Confirmation = producer.produce('order.created', { id: 1, total: '' });
+
+  const consumer = await factory.createConsumer('billing', { consumer_id: 'b1' });
+  const subscribed: Subscribed = await consumer.subscribe('order.created', async (order, from, ack, raw) => {
+    const total: string = order.total + from + (raw.msgId ?? '') + raw.message.id;
+    // @ts-expect-error: no such field
+    order.price;
+    ack.working();
+    ack.signal.throwIfAborted();
+    if (total === '') ack.nack({ delay: '5s', requeue: false, reason: 'none' });
+    else ack();
+  }, { durable: true, ack: true, retry: { max_attempts: 5, delay: '2s', backoff: 'exponential' } });
+  await consumer.subscribe('shop', 'x/+', (data) => data.level, { mode: 'topic' });
+  await consumer.subscribe({ sum: 0 }, 'shop', 'order.created', function (order) { this.sum += order.id; }, true);
+  // @ts-expect-error: a wrong event
+  consumer.subscribe('order.lost', () => {});
+  // @ts-expect-error: a wrong option
+  consumer.subscribe('order.created', () => {}, { durabel: true });
+  for await (const item of consumer.messages('order.created', { ack: true, signal: AbortSignal.timeout(1) })) {
+    const order: Order = item.message;
+    item.nack({ reason: String(order.id) });
+    const same: Message<Order> = item;
+  }
+  consumer.on('gap', (gap) => gap.keys.length).on('error', (error) => error.code).on('any other', () => {});
+  consumer.socket.on('CONSUME-x', () => {}).emit('PING', {}, () => {});
+  const left: number = (await consumer.unsubscribe('order.created', 'shop', { purge: true })).left;
+  await consumer.close({ timeout: '2s' });
+  void [sent, queued, delivered, duplicate, subscribed, left];
+}
+
+async function untyped(): Promise<void> {
+  const consumer: Subscriber = await new MessageQueue().createConsumer();
+  await consumer.subscribe('anything', (data) => {
+    // @ts-expect-error: unknown, not any
+    data.field;
+    const known = data as { field: number };
+    return known.field;
+  });
+  const producer: Publisher = await new Factory().createProducer();
+  producer.produce('anything', { at: 'all' });
+  // @ts-expect-error: a wrong option
+  producer.produce('anything', 1, { guarantee: true });
+  new Factory().createProducer('p', (socket, error) => socket.produce(1) && error?.message, 17352, 'localhost');
+  new Factory().createConsumer(null, 'c', (socket) => socket.close(), 17352, 'localhost', 'http', {}, (message) => message);
+}
+
+async function broker(): Promise<void> {
+  const server = new Server({ port: 0, storage: new Storage.MemoryStore({ default_ttl: '1h' }), pingInterval: 5000, max_queued: 100 });
+  const { port } = await server.start();
+  const online: number = server.getStats().realms['default']!.producers.online;
+  const waiting: number[] = (await server.getStats({ queues: true })).queues.map((queue) => queue.waiting);
+  await server.stop({ timeout: 2 });
+  // @ts-expect-error: not yet
+  new Server({ storage: 'sqlite' });
+  void [port, online, waiting];
+}
+
+function codes(error: unknown): boolean {
+  if (!(error instanceof RestanteError)) return false;
+  const code: ErrorCode = error.code;
+  // @ts-expect-error: no such code
+  return code === 'disk_full';
+}
+
+const name: string = events.toConsumeEvent(events.toConsumerEvent('Paid', 'orders')) + constants.EVENT_ALL;
+void [typed, untyped, broker, codes, name, restante.Factory === Factory];

@@ -1,0 +1,820 @@
+// The public types of Restante. Hand-written; __test__/types compares them with the run time.
+/// <reference types="node" />
+import { EventEmitter } from 'node:events';
+
+// ---- values ------------------------------------------------------------------------------------
+
+/** Seconds, or a text with a unit: `'250ms'`, `'1.5s'`, `'15m'`, `'2h'`, `'7d'` (any case). A text
+ *  without a unit is seconds. Anything else, and negatives, are refused at the call. */
+export type Duration = number | string;
+
+/** What `err.code` can be. Never reused, never renamed; match on it, not on the text. */
+export type ErrorCode =
+  | 'addon_unavailable'
+  | 'anonymous_refused'
+  | 'bad_command'
+  | 'bad_frame'
+  | 'bad_name'
+  | 'chunk_dropped'
+  | 'config'
+  | 'consumer_id_taken'
+  | 'dead_letter_unknown'
+  | 'delivery_unknown'
+  | 'disconnected'
+  | 'duplicate_consumer'
+  | 'e2ee_required'
+  | 'expired'
+  | 'forbidden'
+  | 'handler_failed'
+  | 'internal'
+  | 'not_carriable'
+  | 'payload_too_large'
+  | 'queue_full'
+  | 'rate_limited'
+  | 'server_error'
+  | 'shutting_down'
+  | 'stale_ack'
+  | 'store_corrupt'
+  | 'store_full'
+  | 'store_timeout'
+  | 'store_unavailable'
+  | 'store_unsupported'
+  | 'timeout'
+  | 'too_many_matches'
+  | 'unauthenticated'
+  | 'unsupported';
+
+/** What the broker, its store or the connection refused. Wrong arguments throw a `TypeError` with
+ *  the same kind of `code`; an aborted call rejects with an error named `AbortError` whose `cause`
+ *  is the signal's reason. */
+export class RestanteError extends Error {
+  constructor(told: { code: ErrorCode; number?: number; message: string });
+  readonly name: string;
+  readonly code: ErrorCode;
+  /** The number that stands beside the code on the wire. */
+  readonly number?: number;
+  readonly cause?: unknown;
+}
+
+/** Something with `log`, and perhaps the other levels; `console` is one. */
+export interface Logger {
+  log(...args: any[]): void;
+  info?(...args: any[]): void;
+  warn?(...args: any[]): void;
+  error?(...args: any[]): void;
+  debug?(...args: any[]): void;
+}
+
+// ---- events and what they carry ------------------------------------------------------------------
+
+/** Without a map of events, every name is allowed and what it carries is unknown. */
+export interface AnyEvents {
+  [event: string]: unknown;
+}
+
+/** The concrete names that a topic pattern stands for: `'x/+'` → `` `x/${string}` ``. */
+export type Concrete<Name extends string> = string extends Name
+  ? string
+  : Name extends `${infer Before}+${infer After}`
+    ? `${Before}${string}${Concrete<After>}`
+    : Name extends `${infer Before}#`
+      ? `${Before}${string}`
+      : Name;
+
+/** The names (and patterns) of a map of events. */
+export type EventName<Events extends object> = keyof Events & string;
+
+/** What an event carries. */
+export type Data<Events extends object, Name extends string> = Name extends keyof Events
+  ? Events[Name]
+  : { [Key in EventName<Events>]: Name extends Concrete<Key> ? Events[Key] : never }[EventName<Events>];
+
+/** An event by name, or an object that has one. */
+export type EventLike<Name extends string> = Name | { event: Name };
+
+// ---- deliveries --------------------------------------------------------------------------------
+
+/** A delivery as it came. */
+export interface RawDelivery<T = unknown> {
+  event: string;
+  /** The data; bytes arrive as `Buffer`, wherever they are. */
+  message: T;
+  /** The producer's name. */
+  from: string;
+  to?: string;
+  enc?: unknown;
+  headers?: Record<string, string>;
+  content_type?: string;
+  /** Only on deliveries that must be acked. */
+  msgId?: string;
+  msg_id?: string;
+  /** Times sent, from 1; only on deliveries that must be acked. */
+  delivery_attempt?: number;
+  /** A repeat without ack. */
+  redelivered?: boolean;
+}
+
+export interface NackOptions {
+  /** Try again after this; default: as the subscription's `retry` says. */
+  delay?: Duration;
+  /** `false`: a dead letter at once. Default true. */
+  requeue?: boolean;
+  /** Kept with the message. */
+  reason?: string;
+}
+
+/** Settles a delivery. On deliveries without ack it does nothing. */
+export interface Ack {
+  /** Done. Only the first settlement counts; `callback` is called when the ack is on its way. */
+  (callback?: () => void): void;
+  /** Gives it back: a failed attempt. */
+  nack(options?: NackOptions): void;
+  /** Starts the ack timeout anew: still at it. */
+  working(): void;
+  /** Aborted when `close()` does not wait for handlers any longer. */
+  readonly signal: AbortSignal;
+}
+
+/** Handles deliveries. In ack mode (without `manual_ack`) the delivery is acked when it returns or
+ *  its promise resolves; when it throws or rejects, that is a failed attempt. */
+export type Handler<T = unknown, This = undefined> = (
+  this: This,
+  message: T,
+  from: string,
+  ack: Ack,
+  raw: RawDelivery<T>,
+) => unknown;
+
+/** A delivery of `messages()`. */
+export interface Message<T = unknown> {
+  readonly message: T;
+  readonly from: string;
+  readonly event: string;
+  readonly headers?: Record<string, string>;
+  readonly msgId?: string;
+  readonly delivery_attempt?: number;
+  /** It has, or may have, been delivered before. */
+  readonly redelivered: boolean;
+  readonly raw: RawDelivery<T>;
+  ack(): void;
+  nack(options?: NackOptions): void;
+  working(): void;
+}
+
+/** Deliveries, one after the other. In ack mode (without `manual_ack`) an item is acked when the
+ *  next one is asked for. Leaving the loop (`break`, an error, an abort) detaches: what was not
+ *  acked is delivered again later, and a durable subscription stays in place. */
+export interface Messages<T = unknown> extends AsyncIterableIterator<Message<T>> {
+  /** The server's answer to the subscription. */
+  readonly ready: Promise<Subscribed>;
+  next(): Promise<IteratorResult<Message<T>, undefined>>;
+  return(value?: unknown): Promise<IteratorResult<Message<T>, undefined>>;
+  throw(error?: unknown): Promise<IteratorResult<Message<T>, undefined>>;
+  [Symbol.asyncIterator](): Messages<T>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+// ---- options -----------------------------------------------------------------------------------
+
+export interface RetryOptions {
+  /** Failures before it is a dead letter, 1–1000. Default 3. */
+  max_attempts?: number;
+  maxAttempts?: number;
+  /** Default 5 s. */
+  delay?: Duration;
+  /** Default `'fixed'`. */
+  backoff?: 'fixed' | 'exponential';
+  /** Default 1 h, or `delay` if that is more. */
+  max_delay?: Duration;
+  maxDelay?: Duration;
+}
+
+export interface SubscribeOptions {
+  /** Messages wait while the consumer is away. Default false. */
+  durable?: boolean;
+  /** Durable identity; default: the consumer's. */
+  consumer_id?: string;
+  consumerId?: string;
+  /** Deliveries are settled by ack, and come again if they are not. Default false. */
+  ack?: boolean;
+  require_ack?: boolean;
+  requireAck?: boolean;
+  /** Like `ack`, but only the handler's own `ack()` counts. */
+  manual_ack?: boolean;
+  manualAck?: boolean;
+  /** How long one attempt may take. Default: the server's, 30 s. */
+  ack_timeout?: Duration;
+  ackTimeout?: Duration;
+  retry?: RetryOptions;
+  /** `'topic'`: the event is a pattern; `+` is one level, `#` at the end any number. */
+  mode?: 'topic';
+  /** Each message reaches one member of the group. */
+  group?: string;
+  /** Most messages that may be unsettled at a time. Default 1,024. */
+  prefetch?: number;
+  /** Only from this producer; the argument of the same meaning is the usual way. */
+  producer?: string;
+  /** `'all'`: all events of the producer. */
+  scope?: 'all' | 'default';
+  /** Subscribe again after each reconnect. Default true. */
+  reconnect?: boolean;
+  /** Abort: takes no more, as `close()` does for all; a durable subscription stays. */
+  signal?: AbortSignal;
+  /** How long to wait for the server's answer; the subscription stays in force. Default 10 s. */
+  timeout?: Duration;
+}
+
+/** What the server answered to a subscription. */
+export interface Subscribed {
+  key: string;
+  consume_event: string;
+  /** Messages that waited for it. */
+  queued: number;
+}
+
+export interface UnsubscribeOptions {
+  /** Drop the backlog too. Default false: it waits until its TTL for a later subscription. */
+  purge?: boolean;
+  mode?: 'topic';
+  scope?: 'all' | 'default';
+}
+
+export interface Unsubscribed {
+  removed: number;
+  /** Unsettled messages that stay. */
+  left: number;
+}
+
+export interface ProduceOptions {
+  /** Kept for every remembered matching subscription, online or not. Default false. */
+  guaranteed?: boolean;
+  guaranteed_delivery?: boolean;
+  guaranteedDelivery?: boolean;
+  durable?: boolean;
+  delivery?: 'guaranteed' | (string & {});
+  delivery_mode?: 'guaranteed' | (string & {});
+  deliveryMode?: 'guaranteed' | (string & {});
+  /** How long it may wait. Default: the producer's `default_ttl`, else the store's, else 24 h. */
+  ttl?: Duration;
+  /** Older spelling of `ttl`; -1: none. */
+  lifespan?: Duration;
+  /** To every connected member of the realm, or of `group`. */
+  broadcast?: 'realm' | 'group' | boolean;
+  group?: string;
+  /** Your own id: a second message with it is answered `duplicate`. */
+  id?: string;
+  /** At most 8 KiB. */
+  headers?: Record<string, string>;
+  /** Messages of one key are handled one after the other, also through retries. */
+  key?: string;
+  /** Hold it this long. */
+  delay?: Duration;
+  /** Hold it until then. */
+  deliver_at?: Date | number | string;
+  deliverAt?: Date | number | string;
+  /** Passed through. */
+  enc?: unknown;
+  /** Passed through; does not restrict who gets it. */
+  to?: string;
+  /** Resolve when every durable copy is stored. */
+  confirm?: boolean;
+  /** With `confirm`: how long to wait. Default 10 s. */
+  timeout?: Duration;
+  /** With `confirm`: stop waiting. What was sent may still arrive. */
+  signal?: AbortSignal;
+}
+
+/** What the server answered to a confirmed message: every durable copy is stored. */
+export interface Confirmation {
+  id: string | null;
+  /** Stored copies. */
+  queued: number;
+  /** Live copies. */
+  delivered: number;
+  /** Queues that were full. */
+  refused: number;
+  duplicate: boolean;
+  delayed: boolean;
+}
+
+export interface ProducerOptions {
+  /** The event of `produce(data)`. */
+  event?: string;
+  /** `ttl` of messages that say none. */
+  default_ttl?: Duration;
+  defaultTtl?: Duration;
+  ttl?: Duration;
+  /** When it subscribes, too. */
+  consumer_id?: string;
+  consumerId?: string;
+}
+
+export interface ConsumerOptions {
+  /** Durable identity. Default: the name. */
+  consumer_id?: string;
+  consumerId?: string;
+}
+
+export interface AuthOptions {
+  token?: string;
+  realm?: string;
+  role?: string;
+  key?: string;
+  /** Milliseconds. Default 5000. */
+  timeout?: number;
+}
+
+/** Of the options of socket.io-client, those that mean something here; times in milliseconds. */
+export interface SocketArgs {
+  path?: string;
+  reconnection?: boolean;
+  reconnectionDelay?: number;
+  reconnectionDelayMax?: number;
+  timeout?: number;
+  [other: string]: unknown;
+}
+
+/** What confirmed and guaranteed messages do while there is no connection. */
+export interface OfflineOptions {
+  /** Default `'queue'`. */
+  policy?: 'queue' | 'reject';
+  /** More are refused `queue_full`. Default 1,000. */
+  max_messages?: number;
+  maxMessages?: number;
+  /** Default 16 MiB. */
+  max_bytes?: number;
+  maxBytes?: number;
+}
+
+export interface FactoryOptions {
+  /** Default: `RESTANTE_HOST`, `TYO_MQ_HOST`, `'localhost'`. */
+  host?: string;
+  /** Default: `RESTANTE_PORT`, `TYO_MQ_PORT`, 17352. */
+  port?: number | string;
+  /** `'http'` (default) or `'ws'`. */
+  protocol?: string;
+  args?: SocketArgs;
+  auth?: AuthOptions | null;
+  /** Short for `auth: {token}`. */
+  token?: string;
+  logger?: Logger;
+  /** Milliseconds that the first connection may take. Default: for ever. */
+  connect_timeout?: number;
+  connectTimeout?: number;
+  offline?: 'queue' | 'reject' | OfflineOptions;
+  /** Pauses between tries. Default 100 ms, doubled up to 10 s. */
+  reconnect?: { min?: Duration; max?: Duration };
+  /** Largest message in bytes. Default 50 MiB. */
+  max_message_bytes?: number;
+  maxMessageBytes?: number;
+}
+
+export interface CloseOptions {
+  /** Default 5 s. */
+  timeout?: Duration;
+}
+
+// ---- connections -------------------------------------------------------------------------------
+
+/** Plain live messages may have been missed. */
+export interface Gap {
+  keys: string[];
+  dropped: number | null;
+}
+
+/** What a producer is told of a consumer, and a consumer of a producer. */
+export interface Awareness {
+  event?: string;
+  name?: string;
+  id?: string;
+  socket?: string | null;
+  consumer?: string;
+  producer?: string;
+  events?: string[];
+  online?: boolean;
+}
+
+/** The Socket.IO face of a connection. */
+export interface RawSocket extends EventEmitter {
+  readonly connected: boolean;
+  readonly id: string | undefined;
+  /** Sends an event to the server; a function as the last argument gets the reply. */
+  emit(event: string, ...args: any[]): this & boolean;
+  off(event: string, listener?: (...args: any[]) => void): this;
+  connect(): this;
+  disconnect(): this;
+  close(): this;
+}
+
+/** The events of a connection. A listener that throws is logged and harms nobody else. */
+export interface SocketEvents {
+  /** Connected, also again. */
+  connect: [];
+  disconnect: [reason: string];
+  /** Emitted only if somebody listens; else `onError` or the logger is told. */
+  error: [error: RestanteError];
+  gap: [gap: Gap];
+  /** A realm broadcast that no subscription of this object has asked for. */
+  broadcast: [message: unknown, from: string, raw: RawDelivery];
+  /** Another session registered this producer's name. */
+  takeover: [];
+  /** `produce()` had returned false; go on. */
+  drain: [];
+}
+
+/** One connection, restored by itself. Base of consumers and producers. */
+declare class Socket extends EventEmitter {
+  constructor(name: string | null);
+  name: string;
+  alias: string | null;
+  logger: Logger;
+  auth: AuthOptions | null;
+  /** What the login answered. */
+  authInfo: unknown;
+  host: string | null;
+  port: number | string | null;
+  protocol: string | null;
+  args: SocketArgs;
+  /** More of the factory's options. */
+  settings: object;
+  connectString: string | null;
+  readonly connected: boolean;
+  autoreconnect: boolean;
+  onDisconnectListener: ((reason: string) => void) | null;
+  readonly socket: RawSocket;
+  /** Told every ERROR of the server if nobody listens to `'error'`. Default: logs. */
+  onError: (message: any) => void;
+
+  /** Connects. `callback` is called now and after each reconnect; the promise is for the first. */
+  connect(callback?: (() => void) | null, port?: number | string | null, host?: string | null, protocol?: string | null, args?: SocketArgs | null): Promise<void>;
+  connectWith(callback: (() => void) | null | undefined, url?: string, args?: SocketArgs): Promise<void>;
+  authenticate(callback: (error: Error | null, info?: unknown) => void): void;
+  authenticate(): Promise<void>;
+  on<Name extends keyof SocketEvents>(event: Name, listener: (...args: SocketEvents[Name]) => void): this;
+  on(event: string | symbol, listener: (...args: any[]) => void): this;
+  once<Name extends keyof SocketEvents>(event: Name, listener: (...args: SocketEvents[Name]) => void): this;
+  once(event: string | symbol, listener: (...args: any[]) => void): this;
+  /** Without a listener: removes all of that event. */
+  off(event: string | symbol, listener?: (...args: any[]) => void): this;
+  addConnectionListener(listener: () => void): this;
+  sendMessage(event: string, payload: unknown, from?: string | null, callback?: (error?: Error) => void): void;
+  /** Resolves when nothing waits to be sent. */
+  flush(callback: (error?: Error) => void): void;
+  flush(): Promise<void>;
+  isConnected(): boolean;
+  /** The Socket.IO id; changes with each connect. */
+  id(): string | undefined;
+  getId(): string | undefined;
+  getSocketId(): string | undefined;
+  generateConnectionUrl(): string;
+  /** Whether the open connection keeps the process alive. */
+  ref(): this;
+  unref(): this;
+  /** Ends the connection without waiting for handlers. */
+  disconnect(): void;
+  /** Takes no more deliveries, waits for running handlers and what waits to be sent, ends. Any
+   *  time, any number of times; resolves within `timeout`. Durable subscriptions stay. */
+  close(options?: CloseOptions): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export type { Socket };
+
+/** A consumer. */
+export class Subscriber<Events extends object = AnyEvents> extends Socket {
+  constructor(name?: string | null, options?: ConsumerOptions);
+  consumer_id: string;
+  /** Key → what calls the handler with a delivery. */
+  readonly consumes: Record<string, (raw: RawDelivery) => void>;
+
+  /** That event from any producer. Subscribing again replaces the handler. */
+  subscribe<Name extends EventName<Events>>(event: EventLike<Name>, handler: Handler<Data<Events, Name>>, options?: SubscribeOptions | boolean): Promise<Subscribed>;
+  /** That event of one producer. `false`: do not subscribe again after a reconnect. */
+  subscribe<Name extends EventName<Events>>(producer: string, event: EventLike<Name>, handler: Handler<Data<Events, Name>>, options?: SubscribeOptions | boolean): Promise<Subscribed>;
+  /** The same; the handler is called on `context`. */
+  subscribe<Context, Name extends EventName<Events>>(context: Context, producer: string, event: EventLike<Name>, handler: Handler<Data<Events, Name>, Context>, options?: SubscribeOptions | boolean): Promise<Subscribed>;
+  /** Like `subscribe`, but not again after a reconnect. */
+  subscribeOnce<Name extends EventName<Events>>(event: EventLike<Name>, handler: Handler<Data<Events, Name>>, options?: SubscribeOptions): Promise<Subscribed>;
+  subscribeOnce<Name extends EventName<Events>>(producer: string, event: EventLike<Name>, handler: Handler<Data<Events, Name>>, options?: SubscribeOptions): Promise<Subscribed>;
+  subscribeOnce<Context, Name extends EventName<Events>>(context: Context, producer: string, event: EventLike<Name>, handler: Handler<Data<Events, Name>, Context>, options?: SubscribeOptions): Promise<Subscribed>;
+  resubscribeWhenReconnect: this['subscribe'];
+  /** That event from any producer. */
+  subscribeAll<Name extends EventName<Events>>(event: EventLike<Name>, handler: Handler<Data<Events, Name>>, options?: SubscribeOptions): Promise<Subscribed>;
+  subscribeAll<Context, Name extends EventName<Events>>(context: Context, event: EventLike<Name>, handler: Handler<Data<Events, Name>, Context>, options?: SubscribeOptions): Promise<Subscribed>;
+  /** All events of one producer. */
+  subscribeProducer(producer: string, handler: Handler<Events[keyof Events]>, options?: SubscribeOptions): Promise<Subscribed>;
+  /** Deliveries as an async iterable. */
+  messages<Name extends EventName<Events>>(event: EventLike<Name>, options?: SubscribeOptions): Messages<Data<Events, Name>>;
+  messages<Name extends EventName<Events>>(producer: string, event: Name, options?: SubscribeOptions): Messages<Data<Events, Name>>;
+  /** Ends a subscription for good. Without `who`: the one for any producer. */
+  unsubscribe(event: EventLike<string>, who?: string | null, options?: UnsubscribeOptions): Promise<Unsubscribed>;
+  unsubscribeAll(options?: UnsubscribeOptions): Promise<Unsubscribed>;
+  /** Takes no more deliveries; durable subscriptions stay. */
+  clearSubscriptions(): void;
+  /** `callback` is called when that producer, which this consumer has subscribed to, comes online. */
+  setOnProducerOnlineListener(producer: string, callback: (payload: Awareness) => void): void;
+  setOnProducerOnline(producer: string, callback: (payload: Awareness) => void): void;
+  whenProducerOnline(producer: string, callback: (payload: Awareness) => void): void;
+}
+
+/** A producer; it can subscribe too. */
+export class Publisher<Events extends object = AnyEvents> extends Subscriber<Events> {
+  constructor(name?: string | null, event?: string | null, options?: ProducerOptions);
+  constructor(name: string | null | undefined, options: ProducerOptions);
+  /** The longest text in one piece, in UTF-16 units. */
+  static CHUNK_SIZE: number;
+  /** The event of `produce(data)`. */
+  eventDefault: string;
+  default_ttl: Duration | undefined;
+  /** Who subscribed, by consumer id. */
+  readonly subscribers: Record<string, Awareness>;
+
+  /** Sends `data` under the default event. */
+  produce(data: unknown): boolean;
+  /** Resolves when every durable copy is stored. */
+  produce<Name extends Concrete<EventName<Events>>>(event: EventLike<Name>, data: Data<Events, Name>, options: ProduceOptions & { confirm: true }, to?: string): Promise<Confirmation>;
+  /** Sends it. False: much waits to be sent; it is taken all the same, go on at `'drain'`. A number
+   *  is a lifespan in seconds. Bytes may be anywhere in `data` and arrive as `Buffer`.
+   *  @throws TypeError `not_carriable`: undefined, functions, BigInt, cycles.
+   *  @throws RestanteError `payload_too_large`, `queue_full`, `disconnected` before connect(). */
+  produce<Name extends Concrete<EventName<Events>>>(event: EventLike<Name>, data: Data<Events, Name>, options?: (ProduceOptions & { confirm?: false }) | number, to?: string): boolean;
+
+  onSubscriptionListener: ((payload: Awareness) => void) | null;
+  /** Somebody subscribed to an event of this producer. */
+  setOnSubscriptionListener(callback: (payload: Awareness) => void): void;
+  onSubscribed(callback: (payload: Awareness) => void): void;
+  setOnSubscriberLostListener(callback: (payload: Awareness) => void): void;
+  onSubscriberLost(callback: (payload: Awareness) => void): void;
+  setOnSubscriberOnlineListener(callback: (payload: Awareness) => void): void;
+  setOnSubscriberOnline(callback: (payload: Awareness) => void): void;
+  whenSubscriberOnline(callback: (payload: Awareness) => void): void;
+  setOnUnsubscribedListener(callback: (payload: Awareness) => void): void;
+  onUnsubscribed(callback: (payload: Awareness) => void): void;
+}
+
+/** Called with the socket now and after each reconnect, or once with null and an error. */
+export type CreateCallback<T> = (socket: T, error?: Error) => void;
+
+/** Makes producers, consumers and sockets that share where and how to connect. */
+export class Factory<Events extends object = AnyEvents> {
+  constructor(options?: FactoryOptions);
+  static Producer: typeof Publisher;
+  static Publisher: typeof Publisher;
+  static Consumer: typeof Subscriber;
+  static Subscriber: typeof Subscriber;
+  host: string | null;
+  port: number | string | null;
+  protocol: string | null;
+  args: SocketArgs;
+  auth: AuthOptions | null;
+  logger: Logger;
+  settings: object;
+
+  createProducer(name?: string | null, event?: string | null, options?: ProducerOptions): Promise<Publisher<Events>>;
+  createProducer(name: string | null | undefined, options: ProducerOptions): Promise<Publisher<Events>>;
+  createProducer(name: string | null | undefined, callback: CreateCallback<Publisher<Events>>, ...where: Where): void;
+  createProducer(name: string | null | undefined, event: string | ProducerOptions | null | undefined, callback: CreateCallback<Publisher<Events>>, ...where: Where): void;
+  createConsumer(name?: string | null, options?: ConsumerOptions): Promise<Subscriber<Events>>;
+  createConsumer(name: string | null | undefined, callback: CreateCallback<Subscriber<Events>>, ...where: WhereAndError): void;
+  /** The logger of `context` becomes the consumer's. */
+  createConsumer(context: object | null, name?: string | null, callback?: null, ...where: WhereAndError): Promise<Subscriber<Events>>;
+  createConsumer(context: object | null, name: string | null | undefined, callback: CreateCallback<Subscriber<Events>>, ...where: WhereAndError): void;
+  createSubscriber: this['createConsumer'];
+  /** Connects only if there is a callback. */
+  createSocket(callback?: CreateCallback<Socket> | null, ...where: Where): Socket;
+  /** Unconnected ones. */
+  createProducerPrivate(name?: string | null, event?: string | ProducerOptions | null, options?: ProducerOptions): Publisher<Events>;
+  createConsumerPrivate(context?: { logger?: Logger } | null, name?: string | null, options?: ConsumerOptions): Subscriber<Events>;
+}
+
+export type Where = [port?: number | string | null, host?: string | null, protocol?: string | null, args?: SocketArgs | null];
+export type WhereAndError = [port?: number | string | null, host?: string | null, protocol?: string | null, args?: SocketArgs | null, onError?: (message: any) => void];
+
+export { Factory as MessageQueue };
+
+// ---- the broker --------------------------------------------------------------------------------
+
+/** Options of the broker. snake_case and camelCase both work; unknown ones warn. Of Socket.IO's
+ *  own, times are milliseconds. */
+export interface ServerOptions {
+  /** Default 17352; 0 takes a free one. */
+  port?: number | string;
+  /** Default: all interfaces. */
+  host?: string;
+  logger?: Logger;
+  /** Where durable messages wait. Default `'memory'`. */
+  storage?: 'memory' | true | MemoryStore;
+  store?: 'memory' | true | MemoryStore;
+  storage_options?: MemoryStoreOptions;
+  storageOptions?: MemoryStoreOptions;
+  /** Of subscriptions that say none. Default 30 s. */
+  ack_timeout?: Duration;
+  ackTimeout?: Duration;
+  /** Deliveries above this many UTF-16 units are split. Default 262144. */
+  delivery_chunk_threshold?: number;
+  deliveryChunkThreshold?: number;
+  /** Default 50 MiB. */
+  max_message_bytes?: number;
+  maxMessageBytes?: number;
+  maxHttpBufferSize?: number;
+  /** All large frames on their way in together. Default: a quarter of memory, at most 1 GiB. */
+  max_inflight_bytes?: number;
+  maxInflightBytes?: number;
+  /** What may wait for one slow reader. Default 16 MiB. */
+  max_outbound_bytes?: number;
+  maxOutboundBytes?: number;
+  /** Default 1,024. */
+  prefetch?: number;
+  /** What a full queue does. Default `'reject'`. */
+  overflow?: 'reject' | 'drop_oldest';
+  /** Messages of one queue. Default 1,000,000. */
+  max_queued?: number;
+  maxQueued?: number;
+  max_queued_per_realm?: number;
+  maxQueuedPerRealm?: number;
+  max_connections?: number;
+  maxConnections?: number;
+  /** Default 30 d. */
+  durable_subscription_ttl?: Duration;
+  durableSubscriptionTtl?: Duration;
+  /** Default 24 h. */
+  guaranteed_subscription_ttl?: Duration;
+  guaranteedSubscriptionTtl?: Duration;
+  durable_confirm?: 'pong' | 'flush';
+  durableConfirm?: 'pong' | 'flush';
+  dedupe_window?: Duration;
+  dedupeWindow?: Duration;
+  dedupe_max?: number;
+  dedupeMax?: number;
+  dlq_max_per_realm?: number;
+  dlqMaxPerRealm?: number;
+  dlq_ttl?: Duration;
+  dlqTtl?: Duration;
+  store_timeout?: Duration;
+  storeTimeout?: Duration;
+  duplicate_probe_ms?: number;
+  duplicateProbeMs?: number;
+  /** Whether consumers and producers without a name may register. Default true. */
+  allow_anonymous?: boolean;
+  allowAnonymous?: boolean;
+  strict_from?: boolean;
+  strictFrom?: boolean;
+  idle_eviction?: { enabled?: boolean; ttl_ms?: number; ttlMs?: number; interval_ms?: number; intervalMs?: number };
+  idleEviction?: { enabled?: boolean; ttl_ms?: number; ttlMs?: number; interval_ms?: number; intervalMs?: number };
+  threads?: number;
+  path?: string;
+  cors?: { origin?: string | string[] | boolean; origins?: string | string[]; [other: string]: unknown } | string | string[];
+  pingInterval?: number;
+  pingTimeout?: number;
+  transports?: Array<'polling' | 'websocket'>;
+  connectTimeout?: number;
+  upgradeTimeout?: number;
+  allowEIO3?: boolean;
+  serveClient?: boolean;
+  perMessageDeflate?: unknown;
+}
+
+/** A broker in this process, on threads of its own. */
+export class Server extends EventEmitter {
+  constructor(options?: ServerOptions);
+  /** @throws RestanteError `unsupported`: use `start()`. */
+  static create(...args: unknown[]): never;
+  readonly options: ServerOptions;
+  logger: Logger;
+  /** The port it listens on, once started. */
+  readonly port: number | null;
+  start(port?: number): Promise<Listening>;
+  listen(port?: number, host?: string): Promise<Listening>;
+  /** Takes no more, writes what is under way, ends the sessions. Any time, any number of times;
+   *  resolves within `timeout`. */
+  stop(options?: CloseOptions): Promise<void>;
+  close(options?: CloseOptions): Promise<void>;
+  /** Numbers of this moment. */
+  getStats(options?: { queues?: false }): Stats;
+  /** And of each remembered queue. */
+  getStats(options: { queues: true }): Promise<Stats & { queues: QueueStats[] }>;
+  /** One page of dead letters, oldest first; go on with the last one's id as `after`. */
+  deadLetters(options?: { realm?: string; after?: string; limit?: number }): Promise<DeadLetter[]>;
+  /** Puts it back into its queue, with its TTL started anew. */
+  requeueDeadLetter(id: string, realm?: string): Promise<void>;
+  discardDeadLetter(id: string, realm?: string): Promise<void>;
+  /** Drops all; resolves how many those were. */
+  purgeDeadLetters(realm?: string): Promise<number>;
+  /** @throws RestanteError `unsupported`: use `start()`. */
+  create(...args: unknown[]): never;
+  /** Whether the running server keeps the process alive. */
+  ref(): this;
+  unref(): this;
+  on(event: 'listening', listener: (where: Listening) => void): this;
+  on(event: 'close', listener: () => void): this;
+  on(event: string | symbol, listener: (...args: any[]) => void): this;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface Listening {
+  host: string;
+  port: number;
+}
+
+export interface Stats {
+  realms: Record<string, RealmStats>;
+  connections_current: number;
+  connections_total: number;
+  /** Sums since the start, by name. */
+  counters: Record<string, number>;
+  [other: string]: unknown;
+}
+
+export interface RealmStats {
+  producers: { total: number; online: number };
+  consumers: { total: number; online: number };
+  subscriptions: number;
+  [other: string]: unknown;
+}
+
+export interface QueueStats {
+  realm: string;
+  key: string;
+  /** The consumer id or the group. */
+  name: string;
+  kind: 'consumer' | 'group';
+  durable: boolean;
+  /** Unsettled messages, those in flight included. */
+  waiting: number;
+  in_flight: number;
+  /** Age of the oldest in seconds. */
+  oldest: number | null;
+  sessions: number;
+}
+
+/** A message that was given up on. */
+export interface DeadLetter {
+  id: string;
+  realm: string;
+  /** The key of its queue. */
+  event: string;
+  /** The consumer id or the group. */
+  consumer: string;
+  kind: 'consumer' | 'group';
+  /** What was delivered; the data is `message.message`. */
+  message: RawDelivery;
+  producer: string;
+  /** ISO texts. */
+  created_at: string;
+  dead_lettered_at: string;
+  /** Milliseconds since 1970. */
+  expires_at: number | null;
+  reason: string;
+  first_error: string | null;
+  last_error: string | null;
+  /** Times sent. */
+  attempts: number;
+  /** Times given up on. */
+  rounds: number;
+}
+
+// ---- stores ------------------------------------------------------------------------------------
+
+export interface MemoryStoreOptions {
+  default_ttl?: Duration;
+  defaultTtl?: Duration;
+}
+
+/** Keeps messages in the server's memory: they survive reconnects, not the process. */
+declare class MemoryStore {
+  constructor(options?: MemoryStoreOptions);
+  readonly options: Readonly<MemoryStoreOptions>;
+}
+export type { MemoryStore };
+
+export const Storage: {
+  readonly MemoryStore: typeof MemoryStore;
+  createStore(name?: 'memory' | true | MemoryStore, options?: MemoryStoreOptions): MemoryStore;
+  createStoreAsync(name?: 'memory' | true | MemoryStore, options?: MemoryStoreOptions): Promise<{ store: MemoryStore; backend: 'memory'; fellBack: boolean; error: Error | null }>;
+};
+
+// ---- names on the wire -------------------------------------------------------------------------
+
+export const events: {
+  /** `prefix-event-suffix`. */
+  toEventString(event: EventLike<string>, prefix?: string | null, suffix?: string | null): string;
+  toConsumerEvent(event: EventLike<string>, producer: string): string;
+  toConsumeEvent(key: string): string;
+  toConsumerEventAll(producer: string): string;
+  toConsumeEventAll(producer: string): string;
+  toOnSubscribeEvent(id?: string | null): string;
+  toOnConnectEvent(id: string): string;
+  toOnDisconnectEvent(id: string): string;
+  toOnUnsubscribeEvent(event?: EventLike<string> | null, id?: string | null): string;
+};
+
+export const constants: {
+  readonly ANONYMOUS: 'ANONYMOUS';
+  readonly EVENT_DEFAULT: 'tyo-mq-mt-default';
+  readonly EVENT_ALL: 'TM-ALL';
+  readonly SYSTEM: 'TYO-MQ-SYSTEM';
+  readonly ALL_PUBLISHERS: 'TYO-MQ-ALL';
+  readonly SCOPE_ALL: 'all';
+  readonly SCOPE_DEFAULT: 'default';
+  readonly DEFAULT_PORT: 17352;
+};

@@ -1,0 +1,190 @@
+'use strict';
+// The broker in this process. It runs on threads of its own; this starts, stops and asks it.
+// Options are read and checked by the core.
+const { EventEmitter } = require('node:events');
+const native = require('./native');
+const { RestanteError, call, refused } = require('./errors');
+const { closeOptions, milliseconds, read, kinds } = require('./options');
+const { Port } = require('./port');
+const { MemoryStore, createStore } = require('./storage');
+
+const STOP_TIMEOUT = 5000;
+const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10_000) };
+
+class Server extends EventEmitter {
+  #wish;
+  #port = null;
+  #native = null;
+  #starting = null;
+  #stopping = null;
+
+  constructor(options = {}) {
+    super();
+    this.options = options;
+    this.logger = options?.logger ?? console;
+    /** The port it listens on, once started. */
+    this.port = null;
+    this.#wish = plain(options);
+    // What is wrong is told now, not at start().
+    for (const warning of call(native.checkServerOptions, JSON.stringify(this.#wish))) this.logger.warn?.(`restante: ${warning}`);
+  }
+
+  /** Opens the port (0: any that is free) and resolves `{port, host}`. */
+  start(port) {
+    if (this.#stopping) return this.#stopping.then(() => this.start(port));
+    this.#starting ??= this.#start(port === undefined ? this.#wish : { ...this.#wish, port: portNumber(port) });
+    return this.#starting;
+  }
+
+  listen(port, host) {
+    if (host !== undefined) this.#wish.host = host;
+    return this.start(port);
+  }
+
+  async #start(wish) {
+    try {
+      this.#port = new Port(([kind, message]) => {
+        if (kind === 'broken') this.logger.error?.(`restante: ${message}`);
+      });
+      this.#port.wake();
+      this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
+      const listening = await this.#ask(native.startServer);
+      this.port = listening.port;
+      this.#tell('listening', listening);
+      return listening;
+    } catch (error) {
+      this.#reset();
+      throw error;
+    }
+  }
+
+  #ask(fn, ...args) {
+    if (this.#native === null) return Promise.reject(new RestanteError({ code: 'shutting_down', message: 'the server is not running' }));
+    return this.#port.promise((token) => call(fn, this.#native, ...args, token));
+  }
+
+  #reset() {
+    this.#port?.end();
+    this.#port = this.#native = this.#starting = this.#stopping = this.port = null;
+  }
+
+  /** Takes no more, writes what is under way, ends the sessions. Any time, any number of times;
+   *  resolves within `timeout` (5 s). */
+  async stop(options) {
+    const timeout = milliseconds(closeOptions(options).timeout, 'timeout', STOP_TIMEOUT);
+    this.#stopping ??= this.#stop(Math.round(timeout));
+    await this.#stopping;
+  }
+
+  async #stop(timeout) {
+    try {
+      // During a start: wait for it; a failed one has nothing to stop.
+      await this.#starting?.catch(() => {});
+      if (this.#native === null) return;
+      this.#port.ref(true);
+      await this.#ask(native.stopServer, timeout);
+    } catch (error) {
+      // Everything is closed all the same.
+      if (error.code !== 'timeout') throw error;
+      this.logger.warn?.(`restante: ${error.message}`);
+    } finally {
+      const ran = this.port !== null;
+      this.#reset();
+      if (ran) this.#tell('close');
+    }
+  }
+
+  close(options) {
+    return this.stop(options);
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.stop();
+  }
+
+  /** Numbers of this moment. `{queues: true}`: a promise of them and of each remembered queue. */
+  getStats(options) {
+    const { queues } = read(options, { queues: kinds.flag });
+    if (this.#native === null) throw new RestanteError({ code: 'shutting_down', message: 'the server is not running' });
+    const stats = JSON.parse(call(native.serverStats, this.#native));
+    return queues ? this.#ask(native.queueStats).then((list) => ({ ...stats, queues: list })) : stats;
+  }
+
+  /** One page of dead letters, oldest first; go on with the last one's id as `after`. */
+  async deadLetters(options) {
+    const { realm = 'default', after = null, limit = 100 } = read(options, LETTERS);
+    const letters = await this.#ask(native.deadLetters, realm, after, limit);
+    const iso = (at) => new Date(at).toISOString();
+    return letters.map((letter) => ({ ...letter, created_at: iso(letter.created_at), dead_lettered_at: iso(letter.dead_lettered_at) }));
+  }
+
+  async requeueDeadLetter(id, realm = 'default') {
+    await this.#ask(native.requeueDeadLetter, realm, String(id));
+  }
+
+  async discardDeadLetter(id, realm = 'default') {
+    await this.#ask(native.discardDeadLetter, realm, String(id));
+  }
+
+  /** Drops all dead letters of a realm; resolves how many those were. */
+  async purgeDeadLetters(realm = 'default') {
+    return this.#ask(native.purgeDeadLetters, realm);
+  }
+
+  ref() {
+    this.#port?.ref(true);
+    return this;
+  }
+
+  unref() {
+    this.#port?.ref(false);
+    return this;
+  }
+
+  /** A listener that is native cannot live inside another Socket.IO server. */
+  create() {
+    Server.create();
+  }
+
+  static create() {
+    throw new RestanteError({
+      code: 'unsupported',
+      message: 'Server.create(io) is not supported: the broker has its own listener. Use `await new Server(options).start(port)`',
+    });
+  }
+
+  #tell(name, ...args) {
+    for (const listener of this.rawListeners(name)) {
+      try {
+        listener.apply(this, args);
+      } catch (error) {
+        this.logger.error?.('restante: a listener failed:', error);
+      }
+    }
+  }
+}
+
+/** The options as JSON can carry them. */
+function plain(options) {
+  if (typeof options !== 'object' || options === null) throw refused('options must be an object', 'config');
+  const { logger, storage, store, storage_options, storageOptions, port, ...rest } = options;
+  const given = storage ?? store ?? 'memory';
+  const kept = createStore(given, given instanceof MemoryStore ? undefined : (storage_options ?? storageOptions));
+  let text;
+  try {
+    // NaN would become null, which is absent.
+    text = JSON.stringify(rest, (_, value) => (typeof value === 'number' && !Number.isFinite(value) ? String(value) : value));
+  } catch (error) {
+    throw refused(`options must be plain values: ${error.message}`, 'config');
+  }
+  return { ...JSON.parse(text), port: portNumber(port), storage: 'memory', storage_options: kept.options };
+}
+
+function portNumber(port) {
+  if (port === undefined || port === null) return undefined;
+  const number = typeof port === 'string' && port.trim() !== '' ? Number(port) : port;
+  if (!Number.isInteger(number) || number < 0 || number > 65535) throw refused('option port must be a whole number from 0 to 65535', 'config');
+  return number;
+}
+
+module.exports = { Server };

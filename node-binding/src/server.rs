@@ -1,0 +1,203 @@
+//! A broker as free functions over a handle: start, stop, ask. Converts and calls; the server
+//! brings threads of its own, here only its start, its stop and slow answers are waited for.
+//!
+//! What takes time is answered through the server's port, under the token that JavaScript gave.
+//! Called by `lib/server.js`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use napi::bindgen_prelude::External;
+use napi_derive::napi;
+use parking_lot::Mutex;
+use restante::model::RealmId;
+use restante::server::{Server, ServerConfig};
+use restante::store::DeadLetterId;
+use restante::{Error, ErrorKind};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::error::{Result, thrown};
+use crate::numbers;
+use crate::port::Port;
+use crate::runtime::Runtime;
+
+/// One broker: not started, running, or stopped.
+pub struct Broker {
+    port: Arc<Port>,
+    config: ServerConfig,
+    running: Arc<Mutex<Option<Running>>>,
+}
+
+#[derive(Clone)]
+struct Running {
+    server: Arc<Server>,
+    runtime: Arc<Runtime>,
+}
+
+impl Broker {
+    fn running(&self) -> Result<Running> {
+        let running = self.running.lock().clone();
+        running.ok_or_else(|| {
+            thrown(&Error::new(
+                ErrorKind::ShuttingDown,
+                "the server is not running",
+            ))
+        })
+    }
+
+    /// Answers `token` when `ask` has its answer.
+    fn answer_later<F, T>(&self, token: u32, ask: impl FnOnce(Arc<Server>) -> F) -> Result<()>
+    where
+        F: Future<Output = restante::Result<T>> + Send + 'static,
+        T: Serialize,
+    {
+        let running = self.running()?;
+        let asked = ask(running.server.clone());
+        let port = self.port.clone();
+        let handle = running.runtime.handle().clone();
+        handle.spawn(async move {
+            port.answer(token, asked.await);
+            drop(running);
+        });
+        Ok(())
+    }
+}
+
+/// What is odd about these options; throws what is wrong with them.
+#[napi(catch_unwind)]
+pub fn check_server_options(options: String) -> Result<Vec<String>> {
+    let (_, warnings) = ServerConfig::from_options(&options).map_err(|error| thrown(&error))?;
+    Ok(warnings)
+}
+
+/// A broker that is not started yet.
+#[napi(catch_unwind)]
+pub fn open_server(port: &External<Arc<Port>>, options: String) -> Result<External<Broker>> {
+    let (config, _) = ServerConfig::from_options(&options).map_err(|error| thrown(&error))?;
+    Ok(External::new(Broker {
+        port: Arc::clone(port),
+        config,
+        running: Arc::default(),
+    }))
+}
+
+/// Answers `token` with where it listens.
+#[napi(catch_unwind)]
+pub fn start_server(broker: &External<Broker>, token: u32) -> Result<()> {
+    let runtime = Runtime::shared().map_err(|error| thrown(&error))?;
+    let config = broker.config.clone();
+    let slot = broker.running.clone();
+    let port = broker.port.clone();
+    let handle = runtime.handle().clone();
+    handle.spawn(async move {
+        let started = Server::start(config).await.map(|server| {
+            let address = server.local_addr();
+            let server = Arc::new(server);
+            *slot.lock() = Some(Running { server, runtime });
+            json!({ "host": address.ip().to_string(), "port": address.port() })
+        });
+        port.answer(token, started);
+    });
+    Ok(())
+}
+
+/// Answers `token` when everything is closed and its threads have ended.
+#[napi(catch_unwind)]
+pub fn stop_server(broker: &External<Broker>, timeout_ms: u32, token: u32) {
+    let port = broker.port.clone();
+    let Some(running) = broker.running.lock().take() else {
+        return port.answer(token, Ok(()));
+    };
+    let handle = running.runtime.handle().clone();
+    let timeout = Duration::from_millis(timeout_ms.into());
+    handle.spawn(async move {
+        port.answer(token, running.server.close(timeout).await);
+        drop(running);
+    });
+}
+
+/// Numbers of this moment, as JSON text.
+#[napi(catch_unwind)]
+pub fn server_stats(broker: &External<Broker>) -> Result<String> {
+    Ok(numbers::of_server(&broker.running()?.server).to_string())
+}
+
+/// Answers `token` with every remembered queue of every realm.
+#[napi(catch_unwind)]
+pub fn queue_stats(broker: &External<Broker>, token: u32) -> Result<()> {
+    broker.answer_later(token, |server| async move {
+        let mut queues = Vec::new();
+        for (realm, _) in server.broker().stats() {
+            let stats = server.broker().queue_stats(&realm).await?;
+            queues.extend(stats.iter().map(|queue| numbers::of_queue(&realm, queue)));
+        }
+        Ok(queues)
+    })
+}
+
+/// Answers `token` with one page of dead letters, oldest first.
+#[napi(catch_unwind)]
+pub fn dead_letters(
+    broker: &External<Broker>,
+    realm: String,
+    after: Option<String>,
+    limit: u32,
+    token: u32,
+) -> Result<()> {
+    let realm = realm_of(&realm)?;
+    let after = after.as_deref().map(letter_of).transpose()?;
+    broker.answer_later(token, |server| async move {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let letters = server.broker().dead_letters(&realm, after, limit).await?;
+        let letters: Vec<_> = letters.iter().map(numbers::Letter::from).collect();
+        // Written here: it borrows from the letters.
+        serde_json::value::to_raw_value(&letters)
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))
+    })
+}
+
+/// Puts a dead letter back into its queue.
+#[napi(catch_unwind)]
+pub fn requeue_dead_letter(
+    broker: &External<Broker>,
+    realm: String,
+    id: String,
+    token: u32,
+) -> Result<()> {
+    let (realm, id) = (realm_of(&realm)?, letter_of(&id)?);
+    broker.answer_later(token, |server| async move {
+        server.broker().requeue(&realm, id).await
+    })
+}
+
+/// Drops a dead letter.
+#[napi(catch_unwind)]
+pub fn discard_dead_letter(
+    broker: &External<Broker>,
+    realm: String,
+    id: String,
+    token: u32,
+) -> Result<()> {
+    let (realm, id) = (realm_of(&realm)?, letter_of(&id)?);
+    broker.answer_later(token, |server| async move {
+        server.broker().discard(&realm, id).await
+    })
+}
+
+/// Drops all dead letters of a realm and answers how many those were.
+#[napi(catch_unwind)]
+pub fn purge_dead_letters(broker: &External<Broker>, realm: String, token: u32) -> Result<()> {
+    let realm = realm_of(&realm)?;
+    broker.answer_later(token, |server| async move {
+        server.broker().purge_dead_letters(&realm).await
+    })
+}
+
+fn realm_of(text: &str) -> Result<RealmId> {
+    RealmId::parse(text).map_err(|error| thrown(&error))
+}
+
+fn letter_of(text: &str) -> Result<DeadLetterId> {
+    text.parse().map_err(|error| thrown(&error))
+}

@@ -14,20 +14,31 @@ const BUDGET: usize = 10_000;
 /// Goes in one round; the next round goes on.
 const ROUNDS: usize = 16;
 
+/// How often the store is tidied: what has expired holds room that long.
+const TIDY: Duration = Duration::from_secs(1);
+
 /// Runs until the broker is gone or closing.
 pub(super) async fn run(broker: Weak<Broker>) {
+    let mut last_round = Duration::ZERO;
     loop {
         let Some(strong) = broker.upgrade().filter(|broker| !broker.is_closing()) else {
             return;
         };
-        let step = strong.config.sweep_interval;
+        let interval = strong.config.sweep_interval;
         let clock = strong.clock().clone();
         drop(strong);
-        clock.sleep_until(clock.elapsed() + step).await;
+        clock
+            .sleep_until(clock.elapsed() + interval.min(TIDY))
+            .await;
         let Some(strong) = broker.upgrade() else {
             return;
         };
-        strong.sweep().await;
+        if clock.elapsed().saturating_sub(last_round) >= interval {
+            last_round = clock.elapsed();
+            strong.sweep().await;
+        } else {
+            tidy(&strong).await;
+        }
     }
 }
 
@@ -39,10 +50,22 @@ pub(super) async fn round(broker: &Arc<Broker>) {
         entries.iter().for_each(|entry| entry.refresh());
         old_queues(broker, &realm).await;
     }
+    tidy(broker).await;
+}
+
+/// The store's own upkeep; what it finds expired is counted like what a courier finds.
+async fn tidy(broker: &Arc<Broker>) {
     for _ in 0..ROUNDS {
         match broker.store().maintain(BUDGET, broker.clock().now()).await {
-            Ok(true) => {}
-            Ok(false) => return,
+            Ok(done) => {
+                for (realm, expired) in &done.expired {
+                    let counter = broker.metrics().expired.counter(&[realm.as_str()]);
+                    counter.add(*expired);
+                }
+                if !done.more {
+                    return;
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "the store could not be tidied");
                 return;

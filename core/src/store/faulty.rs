@@ -15,9 +15,9 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::{
-    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Page,
-    PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled, SharedStore,
-    Store, StoreCounters,
+    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Maintained,
+    Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
+    SharedStore, Store, StoreCounters,
 };
 
 /// A [`Store`] that passes calls on to another one, unless it is told to make trouble.
@@ -215,7 +215,7 @@ impl Store for FaultyStore {
         self.call(|store| store.probe())
     }
 
-    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<bool> {
+    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
         self.call(|store| store.maintain(budget, now))
     }
 

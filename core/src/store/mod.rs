@@ -39,8 +39,8 @@ pub use memory::MemoryStore;
 pub use pending::Pending;
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
-    Entry, Exception, LogId, Overflow, Page, PageLimit, Placed, QueueChange, QueueId, QueueKind,
-    QueueRecord, QueueSettings, QueueSpec, Seq, Settled, StoreCounters,
+    Entry, Exception, LogId, Maintained, Overflow, Page, PageLimit, Placed, QueueChange, QueueId,
+    QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled, StoreCounters,
 };
 
 /// A place where messages wait. All methods are called on any thread and return at once; the
@@ -176,9 +176,8 @@ pub trait Store: Send + Sync + 'static {
     fn probe(&self) -> Pending<()>;
 
     /// Settles and counts what has expired, ends dead letters, marks and left-overs that are past
-    /// their time, and gives their room back; looks at about `budget` rows. `true`: there is more
-    /// to do.
-    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<bool>;
+    /// their time, and gives their room back; looks at about `budget` rows.
+    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained>;
 
     /// Counters for stats and metrics; none ever falls (P38).
     fn counters(&self) -> StoreCounters;

@@ -2,6 +2,7 @@
 //!
 //! Plain values without behaviour. Used by the stores and by the broker.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -225,6 +226,15 @@ pub struct Page {
     pub expired: u64,
     /// Whether `next` was the last entry of the log at the time of the read.
     pub end: bool,
+}
+
+/// What one bite of [`Store::maintain`](super::Store::maintain) did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Maintained {
+    /// There is more to do.
+    pub more: bool,
+    /// Entries that it found expired and settled, one per queue that would have got them, by realm.
+    pub expired: BTreeMap<RealmId, u64>,
 }
 
 /// Exceptions whose time has come.

@@ -192,6 +192,32 @@ async fn a_full_queue_refuses_or_drops_its_oldest() {
 }
 
 #[tokio::test]
+async fn what_expired_gives_its_room_back_within_a_second_and_is_counted() {
+    let bounds = Bounds {
+        max_queued: 2,
+        ..Bounds::default()
+    };
+    let world = world_with(|_| {}, bounds).await;
+    let consumer = world.consumer("c").await;
+    consumer.subscribe(wish("c", "x").durable()).await.unwrap();
+    consumer.leave(Leave::Closed);
+    let producer = world.producer("p");
+    for body in ["1", "2"] {
+        let request = PublishRequest {
+            ttl: Some(Duration::from_secs(1)),
+            ..message("p", "x", body)
+        };
+        producer.publish(request).await.unwrap();
+    }
+    let full = producer.publish(message("p", "x", "3")).await.unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::QueueFull);
+    world.pass(Duration::from_secs(2)).await;
+    let published = producer.publish(message("p", "x", "4")).await.unwrap();
+    assert_eq!((published.queued, published.refused), (1, 0));
+    assert_eq!(world.broker.metrics().expired.total(), 2);
+}
+
+#[tokio::test]
 async fn what_a_full_queue_refused_does_not_reach_its_sessions_and_reaches_others_in_order() {
     let bounds = Bounds {
         max_queued: 2,

@@ -89,7 +89,7 @@ impl Store for Gate {
         fn discard(&self, realm: &RealmId, id: DeadLetterId) -> Pending<()>;
         fn purge_dead_letters(&self, realm: &RealmId) -> Pending<u64>;
         fn probe(&self) -> Pending<()>;
-        fn maintain(&self, budget: usize, now: Timestamp) -> Pending<bool>;
+        fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained>;
         fn counters(&self) -> StoreCounters;
         fn close(&self) -> Pending<()>;
     }

@@ -1,7 +1,10 @@
 //! What a TTL ends, and how often it is counted.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::model::Message;
-use crate::store::{PageLimit, Settled};
+use crate::store::{Append, PageLimit, QueueSpec, Settled};
 
 use super::Make;
 use super::rig::{Rig, START, at, done, except, exception, low, plain, realm, seqs, spec};
@@ -128,6 +131,40 @@ pub async fn room_that_expiry_made_is_used(make: Make<'_>) {
     assert_eq!(rig.waiting_at(queue.queue, at(10)).await, [1, 3]);
 }
 
+pub async fn maintenance_says_per_realm_what_expired(make: Make<'_>) {
+    let rig = Rig::new(make).await;
+    let queue = rig.open(spec("a")).await;
+    rig.open(spec("b")).await;
+    let elsewhere = QueueSpec {
+        realm: realm("second"),
+        ..spec("a")
+    };
+    let elsewhere = rig.open(elsewhere).await;
+    for _ in 0..3 {
+        rig.put(rig.expiring(10), queue.log).await;
+    }
+    let item = Append::new(
+        elsewhere.spec.realm.clone(),
+        Arc::new(rig.expiring(10)),
+        vec![elsewhere.log],
+    );
+    rig.try_put(item).await.unwrap();
+    rig.put(rig.expiring(500), queue.log).await;
+    let mut expired = BTreeMap::new();
+    loop {
+        let done = rig.store.maintain(2, at(10)).await.unwrap();
+        for (realm, count) in done.expired {
+            *expired.entry(realm).or_insert(0) += count;
+        }
+        if !done.more {
+            break;
+        }
+    }
+    // Two queues read the first log.
+    let expected = [(queue.spec.realm, 6), (elsewhere.spec.realm, 1)];
+    assert_eq!(expired, BTreeMap::from(expected));
+}
+
 pub async fn maintenance_is_done_in_bites(make: Make<'_>) {
     let rig = Rig::new(make).await;
     let queue = rig.open(spec("a")).await;
@@ -135,12 +172,12 @@ pub async fn maintenance_is_done_in_bites(make: Make<'_>) {
         rig.put(rig.expiring(10), queue.log).await;
     }
     assert!(
-        !rig.store.maintain(10, START).await.unwrap(),
+        !rig.store.maintain(10, START).await.unwrap().more,
         "nothing to do yet"
     );
-    assert!(rig.store.maintain(10, at(10)).await.unwrap());
+    assert!(rig.store.maintain(10, at(10)).await.unwrap().more);
     assert!(rig.store.counters().expired < 50, "one bite is not all");
     rig.maintain(at(10)).await;
     assert_eq!(rig.store.counters().expired, 50);
-    assert!(!rig.store.maintain(10, at(10)).await.unwrap());
+    assert!(!rig.store.maintain(10, at(10)).await.unwrap().more);
 }

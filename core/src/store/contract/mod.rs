@@ -162,6 +162,7 @@ macro_rules! store_contract {
             an_expired_exception_is_never_due_and_counted_once
             an_entry_without_expiry_stays
             room_that_expiry_made_is_used
+            maintenance_says_per_realm_what_expired
             maintenance_is_done_in_bites
         }
     };

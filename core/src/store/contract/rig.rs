@@ -230,6 +230,6 @@ impl Rig {
 
     /// Lets the store do all it has to do at `now`.
     pub(super) async fn maintain(&self, now: Timestamp) {
-        while self.store.maintain(1000, now).await.unwrap() {}
+        while self.store.maintain(1000, now).await.unwrap().more {}
     }
 }

@@ -26,7 +26,8 @@ use crate::{Error, ErrorKind, Result};
 
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
-    Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled, StoreCounters,
+    Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
+    StoreCounters,
 };
 use super::{Pending, Store};
 use state::State;
@@ -170,7 +171,7 @@ impl Store for MemoryStore {
         self.call(|_| Ok(()))
     }
 
-    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<bool> {
+    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
         self.call(|state| Ok(state.maintain(budget, now)))
     }
 

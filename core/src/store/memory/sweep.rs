@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::super::types::{LogId, QueueId};
+use super::super::types::{LogId, Maintained, QueueId};
 use super::log::Log;
 use super::runs::Runs;
 use super::state::State;
@@ -11,14 +11,15 @@ use super::state::State;
 const VISITS: usize = 100_000;
 
 impl State {
-    /// Looks at about `budget` rows; whether there is more to do.
-    pub(super) fn maintain(&mut self, budget: usize, now: Timestamp) -> bool {
+    /// Looks at about `budget` rows.
+    pub(super) fn maintain(&mut self, budget: usize, now: Timestamp) -> Maintained {
         let mut left = budget.max(1);
+        let mut done = Maintained::default();
         while left > 0
             && let Some(&(wake, id)) = self.wakes.first()
             && wake <= now
         {
-            left = left.saturating_sub(self.sweep_log(id, left, now).max(1));
+            left = left.saturating_sub(self.sweep_log(id, left, now, &mut done).max(1));
         }
         while left > 0
             && let Some(&(expires, id, seq)) = self.exception_expiry.first()
@@ -27,11 +28,22 @@ impl State {
             left -= 1;
             self.exception_expiry.pop_first();
             let taken = self.change_any(id, |change| change.take_exception(seq).is_some());
-            self.counters.expired += u64::from(taken == Ok(true));
+            if taken == Ok(true) {
+                let log = self.queues.get(&id).map(|queue| queue.log);
+                self.count_expired(log, 1, &mut done);
+            }
             self.end_left(id);
         }
         left = self.sweep_realms(left, now);
-        left == 0
+        done.more = left == 0;
+        done
+    }
+
+    fn count_expired(&mut self, log: Option<LogId>, lost: u64, done: &mut Maintained) {
+        self.counters.expired += lost;
+        if let Some(log) = log.and_then(|id| self.logs.get(&id)).filter(|_| lost > 0) {
+            *done.expired.entry(log.realm.clone()).or_default() += lost;
+        }
     }
 
     /// Dead letters and marks. Goes through the realms, each a glance at its oldest.
@@ -52,7 +64,13 @@ impl State {
     }
 
     /// Takes expired entries out of a log, for all its readers at once; how many.
-    fn sweep_log(&mut self, id: LogId, budget: usize, now: Timestamp) -> usize {
+    fn sweep_log(
+        &mut self,
+        id: LogId,
+        budget: usize,
+        now: Timestamp,
+        done: &mut Maintained,
+    ) -> usize {
         let Some(log) = self.logs.get_mut(&id) else {
             self.wakes.pop_first();
             return 0;
@@ -79,13 +97,16 @@ impl State {
         if let Some(wake) = wake {
             self.wakes.insert((wake, id));
         }
-        self.lose(id, &readers, &every, &guaranteed);
+        let lost = self.lose(id, &readers, &every, &guaranteed);
+        self.count_expired(Some(id), lost, done);
+        readers.iter().for_each(|reader| self.end_left(*reader));
         taken
     }
 
-    fn lose(&mut self, id: LogId, readers: &[QueueId], every: &Runs, guaranteed: &Runs) {
+    /// Takes these entries from the readers; how many there were, one per reader.
+    fn lose(&mut self, id: LogId, readers: &[QueueId], every: &Runs, guaranteed: &Runs) -> u64 {
         let Some(log) = self.logs.get_mut(&id) else {
-            return;
+            return 0;
         };
         let mut lost = 0;
         for reader in readers {
@@ -106,13 +127,10 @@ impl State {
             }
         }
         log.trim();
-        self.counters.expired += lost;
         if let Some(realm) = self.realms.get_mut(&log.realm) {
             realm.queued = realm.queued.saturating_sub(lost);
         }
-        for reader in readers {
-            self.end_left(*reader);
-        }
+        lost
     }
 
     /// Ends a left-over of which nothing is left.

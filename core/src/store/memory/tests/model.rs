@@ -151,7 +151,7 @@ impl Pair {
             Op::Purge { queue } => self.purge(queue),
             Op::Maintain => {
                 self.model.maintain(self.now);
-                while now(self.store.maintain(3, self.now)).unwrap() {}
+                while now(self.store.maintain(3, self.now)).unwrap().more {}
             }
             Op::Wait { ms } => self.now = self.now.plus(Duration::from_millis(ms)),
         }

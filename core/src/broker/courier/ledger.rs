@@ -66,11 +66,14 @@ struct Waiting {
 
 /// The ledger of one courier.
 pub(super) struct Ledger {
-    /// The seq of `marks[0]`; all before it is settled or an exception.
-    base: Seq,
-    marks: VecDeque<Mark>,
-    /// How many of `marks` are passed.
-    passed: usize,
+    /// What was taken in hand, from the first that is open: all before that is settled, an
+    /// exception, or not for this queue, as is what lies between them. However far apart they are,
+    /// only they cost room.
+    marks: VecDeque<(Seq, Mark)>,
+    /// How many of `marks` are open.
+    open: usize,
+    /// The last entry that was taken in hand or passed.
+    taken: Seq,
     /// The last one that was settled.
     top: Seq,
     /// Entries up to it that are still open at `next_check` become exceptions.
@@ -96,9 +99,9 @@ impl Ledger {
     /// A ledger of a queue that is settled up to `low` and marked as sent up to `sent`.
     pub(super) fn new(low: Seq, sent: Seq) -> Self {
         Self {
-            base: low + 1,
             marks: VecDeque::new(),
-            passed: 0,
+            open: 0,
+            taken: low,
             top: 0,
             checkpoint: 0,
             next_check: None,
@@ -120,12 +123,14 @@ impl Ledger {
 
     /// Everything up to it is settled or an exception.
     pub(super) fn low(&self) -> Seq {
-        self.base - 1
+        self.marks
+            .front()
+            .map_or(self.taken, |(first, _)| first - 1)
     }
 
     /// The last entry that was taken in hand.
     pub(super) fn taken(&self) -> Seq {
-        self.low() + self.marks.len() as Seq
+        self.taken
     }
 
     /// The sent mark as the store has it.
@@ -135,22 +140,14 @@ impl Ledger {
 
     /// Everything up to `seq` that was not opened is not for this queue or settled.
     pub(super) fn pass_up_to(&mut self, seq: Seq) {
-        let count = usize::try_from(seq.saturating_sub(self.taken())).unwrap_or(0);
-        if self.passed == self.marks.len() {
-            // Nothing is open: no need to write down what is passed one by one.
-            self.base += (self.marks.len() + count) as Seq;
-            self.marks.clear();
-            self.passed = 0;
-        } else {
-            self.passed += count;
-            self.marks.resize(self.marks.len() + count, Mark::Passed);
-        }
+        self.taken = self.taken.max(seq);
     }
 
     /// `seq` is taken in hand; what lies between it and the one before is not for this queue.
     pub(super) fn open(&mut self, seq: Seq) {
-        self.pass_up_to(seq - 1);
-        self.marks.push_back(Mark::Open);
+        self.marks.push_back((seq, Mark::Open));
+        self.open += 1;
+        self.taken = seq;
     }
 
     /// `seq` is settled.
@@ -188,60 +185,59 @@ impl Ledger {
         }
         self.bury.clear();
         self.marks.clear();
-        self.passed = 0;
-        self.base = self.base.max(seq + 1);
-    }
-
-    fn at(&self, seq: Seq) -> Option<usize> {
-        let at = usize::try_from(seq.checked_sub(self.base)?).ok()?;
-        (at < self.marks.len()).then_some(at)
+        self.open = 0;
+        self.taken = self.taken.max(seq);
     }
 
     fn pass(&mut self, seq: Seq) {
-        if let Some(at) = self.at(seq)
-            && self.marks[at] == Mark::Open
-        {
-            self.marks[at] = Mark::Passed;
-            self.passed += 1;
-            while self.marks.front() == Some(&Mark::Passed) {
-                self.marks.pop_front();
-                self.passed -= 1;
-                self.base += 1;
-            }
+        let Ok(at) = self.marks.binary_search_by_key(&seq, |(seq, _)| *seq) else {
+            return;
+        };
+        if self.marks[at].1 == Mark::Open {
+            self.marks[at].1 = Mark::Passed;
+            self.open -= 1;
+            let is_passed = |mark: &mut (Seq, Mark)| mark.1 == Mark::Passed;
+            while self.marks.pop_front_if(is_passed).is_some() {}
         }
+    }
+
+    /// Entries above `low` that do not pin it.
+    fn passed(&self) -> usize {
+        let above = usize::try_from(self.taken - self.low()).unwrap_or(usize::MAX);
+        above - self.open
     }
 
     /// Entries that pin `low` for too long; each must be excepted.
     pub(super) fn overdue(&mut self, now: Elapsed) -> Vec<Seq> {
         let mut overdue = Vec::new();
-        if self.passed > MOST_SETTLED_ABOVE {
-            let mut above = self.passed;
-            for (at, mark) in self.marks.iter().enumerate() {
+        // As many are passed behind the first open one as `low` may wait for; of these half.
+        let mut above = self.passed();
+        if above > MOST_SETTLED_ABOVE {
+            let mut before = self.low();
+            for (seq, mark) in &self.marks {
+                let between = usize::try_from(seq - before - 1).unwrap_or(usize::MAX);
+                above = above.saturating_sub(between);
+                before = *seq;
                 match mark {
                     _ if above <= MOST_SETTLED_ABOVE / 2 => break,
                     Mark::Passed => above -= 1,
-                    Mark::Open => overdue.push(self.base + at as Seq),
+                    Mark::Open => overdue.push(*seq),
                 }
             }
         }
+        let is_pinned = self.passed() > 0;
         match self.next_check {
-            None if self.passed > 0 => {
+            None if is_pinned => {
                 self.checkpoint = self.taken();
                 self.next_check = Some(now + LONGEST_PIN);
             }
             Some(check) if check <= now => {
                 let pinned = self.checkpoint.min(self.top);
-                for (at, mark) in self.marks.iter().enumerate() {
-                    let seq = self.base + at as Seq;
-                    if seq >= pinned {
-                        break;
-                    }
-                    if *mark == Mark::Open {
-                        overdue.push(seq);
-                    }
-                }
+                let open = self.marks.iter().take_while(|(seq, _)| *seq < pinned);
+                let open = open.filter(|(_, mark)| *mark == Mark::Open);
+                overdue.extend(open.map(|(seq, _)| *seq));
                 self.checkpoint = self.taken();
-                self.next_check = (self.passed > 0).then(|| now + LONGEST_PIN);
+                self.next_check = is_pinned.then(|| now + LONGEST_PIN);
             }
             _ => {}
         }
@@ -413,5 +409,26 @@ impl Ledger {
         let moments = [answer, self.next_check, self.backoff.until].into_iter();
         // A backoff that is over stays until its call has worked.
         moments.flatten().filter(|at| *at > now).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_in_a_log_costs_no_room() {
+        let mut ledger = Ledger::new(0, 0);
+        ledger.open(1);
+        ledger.open(1 << 60);
+        ledger.pass_up_to(1 << 61);
+        assert_eq!(
+            (ledger.low(), ledger.taken(), ledger.len()),
+            (0, 1 << 61, 2)
+        );
+        ledger.settle(1, Row::None);
+        assert_eq!(ledger.low(), (1 << 60) - 1);
+        ledger.settle(1 << 60, Row::None);
+        assert_eq!(ledger.low(), 1 << 61);
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::clock::Clock;
 use crate::metrics::Counter;
 use crate::store::SharedStore;
@@ -87,6 +89,8 @@ pub(crate) struct Engine {
     pub(crate) config: EngineConfig,
     /// For stats, metrics and health.
     pub(crate) counters: Counters,
+    /// Couriers that run.
+    running: watch::Sender<usize>,
     numbers: AtomicU64,
 }
 
@@ -106,6 +110,7 @@ impl Engine {
             encode,
             config,
             counters: Counters::default(),
+            running: watch::Sender::new(0),
             numbers: AtomicU64::new(first),
         })
     }
@@ -115,8 +120,30 @@ impl Engine {
         &self.store
     }
 
+    /// Counts a courier as running until what this answers is dropped.
+    pub(super) fn runs(self: &Arc<Self>) -> Running {
+        self.running.send_modify(|running| *running += 1);
+        Running(Arc::clone(self))
+    }
+
+    /// Ends when no courier runs: all that was settled has been told to the store.
+    pub(super) async fn quiet(&self) {
+        let mut running = self.running.subscribe();
+        // The sender is right here.
+        let _ = running.wait_for(|running| *running == 0).await;
+    }
+
     /// A number for a queue, unique across restarts.
     pub(super) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A running courier, see [`Engine::runs`].
+pub(super) struct Running(Arc<Engine>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.send_modify(|running| *running -= 1);
     }
 }

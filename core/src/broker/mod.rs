@@ -75,6 +75,9 @@ pub use request::{
 /// ready at the first poll.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
+/// How long couriers may take to tell the store what was settled before the end.
+const LONGEST_QUIET: Duration = Duration::from_secs(1);
+
 /// The realm whose consumers see all others (wire §4.4).
 const MONITORS: &str = "*";
 
@@ -342,7 +345,13 @@ impl Broker {
             .iter()
             .for_each(|realm| admin::kick_realm(self, realm));
         let deadline = self.clock().elapsed() + timeout;
+        let quiet = self.clock().elapsed() + LONGEST_QUIET.min(timeout / 2);
         let done = async {
+            // What sessions settled last is on its way from the couriers.
+            tokio::select! {
+                () = self.engine.quiet() => {}
+                () = self.clock().sleep_until(quiet) => {}
+            }
             // A store answers what it was given before it says that it is closed (its line's order).
             self.store().close().await
         };
@@ -363,12 +372,15 @@ impl Broker {
     }
 }
 
-/// For the files of this room.
 impl Broker {
-    fn store(&self) -> &SharedStore {
+    /// The store, for what is told of it.
+    pub fn store(&self) -> &SharedStore {
         self.engine.store()
     }
+}
 
+/// For the files of this room.
+impl Broker {
     fn clock(&self) -> &Arc<dyn Clock> {
         &self.engine.clock
     }

@@ -24,6 +24,7 @@ const MOST_ROUNDS: u32 = 32;
 
 /// Runs the courier of `queue` until nobody needs it.
 pub(crate) async fn run(queue: Arc<Queue>, start: Start) {
+    let _running = queue.engine().runs();
     let mut task = Task {
         state: State::new(start, moment(&queue)),
         inputs: Vec::new(),

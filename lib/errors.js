@@ -3,9 +3,10 @@
 
 /** What the broker, the store or the connection refused. */
 class RestanteError extends Error {
-  /** @param {{code: string, number?: number, message: string}} told */
-  constructor({ code, number, message }) {
-    super(message);
+  /** @param {{code: string, number?: number, message: string, cause?: string}} told */
+  constructor({ code, number, message, cause }) {
+    // What somebody else's code said, such as a store's.
+    super(message, cause === undefined ? undefined : { cause: new Error(cause) });
     this.code = code;
     if (number !== undefined) this.number = number;
   }

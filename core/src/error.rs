@@ -193,6 +193,7 @@ impl ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: Box<str>,
+    cause: Option<Box<str>>,
 }
 
 /// `Result` with our [`Error`].
@@ -204,7 +205,15 @@ impl Error {
         Self {
             kind,
             message: message.into(),
+            cause: None,
         }
+    }
+
+    /// The same with what somebody else's code said, in its own words.
+    #[must_use]
+    pub fn caused_by(mut self, cause: impl Into<Box<str>>) -> Self {
+        self.cause = Some(cause.into());
+        self
     }
 
     /// What went wrong.
@@ -215,6 +224,11 @@ impl Error {
     /// The stable snake_case name (P34).
     pub fn code(&self) -> &'static str {
         self.kind.code()
+    }
+
+    /// What somebody else's code said, in its own words; `None`: the error is ours.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
     }
 
     /// The sentence for people.

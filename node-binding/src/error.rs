@@ -27,6 +27,9 @@ pub(crate) struct Told<'a> {
     code: &'static str,
     number: i32,
     message: &'a str,
+    /// What somebody else's code said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'a str>,
 }
 
 impl<'a> From<&'a restante::Error> for Told<'a> {
@@ -35,6 +38,7 @@ impl<'a> From<&'a restante::Error> for Told<'a> {
             code: error.code(),
             number: error.kind().number(),
             message: error.message(),
+            cause: error.cause(),
         }
     }
 }

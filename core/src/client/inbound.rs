@@ -168,6 +168,8 @@ pub(super) struct Refusal {
     error: Option<String>,
     #[serde(deserialize_with = "owned")]
     code: Option<String>,
+    #[serde(deserialize_with = "owned")]
+    cause: Option<String>,
 }
 
 fn owned<'de, D: Deserializer<'de>>(de: D) -> std::result::Result<Option<String>, D::Error> {
@@ -191,10 +193,14 @@ pub(super) fn refusal(payload: &str, otherwise: ErrorKind) -> Error {
         .find(by_code)
         .or(kinds.clone().find(by_number));
     let message = refusal.message.or(refusal.error);
-    Error::new(
+    let error = Error::new(
         kind.copied().unwrap_or(otherwise),
         message.unwrap_or_else(|| payload.to_owned()),
-    )
+    );
+    match refusal.cause {
+        Some(cause) => error.caused_by(cause),
+        None => error,
+    }
 }
 
 /// What the replies of ours hold, all verbs together.

@@ -44,6 +44,9 @@ fn put_error(object: &mut Object<'_>, error: &Error, code: i32) {
         .signed("code", code)
         .text("error", error.code())
         .text("message", error.message());
+    if let Some(cause) = error.cause() {
+        object.text("cause", cause);
+    }
 }
 
 /// An event, and the same object as a reply if one was asked for.
@@ -61,6 +64,9 @@ pub fn error(out: &mut Vec<u8>, error: &Error) {
             .text("message", error.message())
             .signed("code", error.kind().number())
             .text("error", error.code());
+        if let Some(cause) = error.cause() {
+            object.text("cause", cause);
+        }
     });
 }
 

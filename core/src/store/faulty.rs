@@ -15,9 +15,9 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::{
-    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Maintained,
-    Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
-    SharedStore, Store, StoreCounters,
+    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Gap,
+    Maintained, Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Seq,
+    Settled, SharedStore, Store, StoreCounters,
 };
 
 /// A [`Store`] that passes calls on to another one, unless it is told to make trouble.
@@ -116,6 +116,10 @@ impl FaultyStore {
 impl Store for FaultyStore {
     fn durability(&self) -> Durability {
         self.inner.durability()
+    }
+
+    fn gaps(&self) -> Vec<Gap> {
+        self.inner.gaps()
     }
 
     fn counters(&self) -> StoreCounters {

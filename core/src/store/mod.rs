@@ -23,10 +23,19 @@
 
 #[cfg(feature = "testing")]
 pub mod contract;
+mod delays;
+mod exceptions;
 #[cfg(feature = "testing")]
 pub mod faulty;
+mod graves;
+mod leasing;
+mod marks;
 mod memory;
 mod pending;
+mod runs;
+#[cfg(feature = "testing")]
+pub mod shelf;
+mod simple;
 mod types;
 
 use std::sync::Arc;
@@ -35,12 +44,14 @@ use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 
+pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;
+pub use simple::{DeadRow, Methods, NewRow, Place, Row, RowId, RowPage, SimpleStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
-    Entry, Exception, LogId, Maintained, Overflow, Page, PageLimit, Placed, QueueChange, QueueId,
-    QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled, StoreCounters,
+    Entry, Exception, Gap, LogId, Maintained, Overflow, Page, PageLimit, Placed, QueueChange,
+    QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled, StoreCounters,
 };
 
 /// A place where messages wait. All methods are called on any thread and return at once; the
@@ -58,6 +69,11 @@ pub use types::{
 pub trait Store: Send + Sync + 'static {
     /// What a yes of this store survives (P1).
     fn durability(&self) -> Durability;
+
+    /// What it cannot hold of the promises, for operators; nothing.
+    fn gaps(&self) -> Vec<Gap> {
+        Vec::new()
+    }
 
     /// Every remembered queue, in the order they were opened; read once before the port opens
     /// (P4). Left-overs of forgotten queues are not among them.

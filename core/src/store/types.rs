@@ -473,6 +473,17 @@ pub struct StoreCounters {
     pub dead_letters_dropped: u64,
     /// Dead letters that ended by age.
     pub dead_letters_expired: u64,
+    /// Calls that a custom store refused or did not answer in time.
+    pub failures: u64,
+}
+
+/// Something that a store cannot hold of what is promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// The promise, as `P10`.
+    pub promise: &'static str,
+    /// What that means, in one sentence.
+    pub what: &'static str,
 }
 
 #[cfg(test)]

@@ -162,6 +162,7 @@ pub async fn counters_never_fall(make: Make<'_>) {
             counters.buried,
             counters.dead_letters_dropped,
             counters.dead_letters_expired,
+            counters.failures,
         ]
     };
     let mut check = |what: &str| {

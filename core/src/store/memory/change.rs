@@ -6,10 +6,10 @@ use crate::clock::Timestamp;
 use crate::model::{Message, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::super::exceptions::Row;
 use super::super::types::{
     Burial, DeadLetter, DeadLetterId, Exception, QueueChange, QueueId, Seq, Settled,
 };
-use super::exceptions::Row;
 use super::state::{Change, State};
 
 fn no_dead_letter() -> Error {
@@ -101,7 +101,7 @@ impl State {
         for letter in letters {
             let realm = self.realms.entry(letter.realm.clone()).or_default();
             let dropped = realm.graves.bury(letter, self.bounds.dlq_max_per_realm);
-            self.counters.dead_letters_dropped += dropped;
+            self.counters.dead_letters_dropped += dropped.len() as u64;
         }
         Ok(())
     }

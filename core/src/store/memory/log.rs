@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::{Key, Message, RealmId};
 
+use super::super::runs::Runs;
 use super::super::types::{QueueId, Seq};
-use super::runs::Runs;
 use super::small_set::SmallSet;
 
 /// Entries of one piece; few in tests, so that these cross from piece to piece.

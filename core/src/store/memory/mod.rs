@@ -5,14 +5,9 @@
 
 mod append;
 mod change;
-mod delays;
-mod exceptions;
-mod graves;
 mod log;
-mod marks;
 mod queue;
 mod read;
-mod runs;
 mod small_set;
 mod standing;
 mod state;

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::Message;
 
+use super::super::exceptions::{Exceptions, Row};
+use super::super::runs::Runs;
 use super::super::types::{
     LogId, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled,
 };
-use super::exceptions::{Exceptions, Row};
 use super::log::{Class, Log, Totals};
-use super::runs::Runs;
 use super::standing::Spot;
 
 /// What a queue had when it was found full, or was forgotten.

@@ -1,11 +1,11 @@
 //! Opening, filling and leaving: how a queue comes to stand where it does among the readers of its
 //! log. Every change of a queue is between [`Queue::begin`] and [`Queue::end_change`].
 
+use super::super::exceptions::Exceptions;
+use super::super::runs::Runs;
 use super::super::types::{Overflow, Seq};
-use super::exceptions::Exceptions;
 use super::log::{Class, Log};
 use super::queue::{Queue, Shut};
-use super::runs::Runs;
 
 /// Where a queue stands in its log's ordered sets.
 #[derive(Debug, Clone, Copy)]

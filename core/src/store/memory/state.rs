@@ -10,14 +10,14 @@ use crate::clock::Timestamp;
 use crate::model::{Key, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::super::delays::Delays;
+use super::super::exceptions::{Exceptions, Row};
+use super::super::graves::Graves;
+use super::super::marks::Marks;
 use super::super::types::{
     Bounds, Depth, LogId, QueueId, QueueKind, QueueRecord, QueueSpec, Seq, StoreCounters,
 };
-use super::delays::Delays;
-use super::exceptions::{Exceptions, Row};
-use super::graves::Graves;
 use super::log::Log;
-use super::marks::Marks;
 use super::queue::Queue;
 
 /// What is there once per realm.

@@ -2,9 +2,9 @@
 
 use crate::clock::Timestamp;
 
+use super::super::runs::Runs;
 use super::super::types::{LogId, Maintained, QueueId};
 use super::log::Log;
-use super::runs::Runs;
 use super::state::State;
 
 /// Runs of expired entries times readers that one bite may visit.
@@ -54,7 +54,7 @@ impl State {
         for realm in self.realms.values_mut() {
             realm.marks.sweep(now, &self.bounds);
             if let Some(before) = before {
-                let ended = realm.graves.end_old(Timestamp(before), left);
+                let ended = realm.graves.end_old(Timestamp(before), left).len();
                 self.counters.dead_letters_expired += ended as u64;
                 left -= ended;
             }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use crate::clock::Timestamp;
 use crate::model::RealmId;
 
-use super::super::types::{DeadLetter, DeadLetterId};
+use super::types::{DeadLetter, DeadLetterId};
 
 /// By id, with an order of age beside it.
 #[derive(Debug, Default)]
@@ -20,18 +20,18 @@ impl Graves {
         self.letters.len()
     }
 
-    /// Buries; how many of the oldest had to go for the bound.
-    pub(super) fn bury(&mut self, letter: DeadLetter, max: usize) -> u64 {
+    /// Buries; which of the oldest had to go for the bound.
+    pub(super) fn bury(&mut self, letter: DeadLetter, max: usize) -> Vec<DeadLetterId> {
         self.ages.insert((letter.dead_at, letter.id));
         if let Some(older) = self.letters.insert(letter.id, letter) {
             self.ages.remove(&(older.dead_at, older.id));
         }
-        let mut dropped = 0;
+        let mut dropped = Vec::new();
         while self.letters.len() > max
             && let Some((_, id)) = self.ages.pop_first()
         {
             self.letters.remove(&id);
-            dropped += 1;
+            dropped.push(id);
         }
         dropped
     }
@@ -55,15 +55,15 @@ impl Graves {
             .collect()
     }
 
-    /// Ends at most `budget` of those buried at `before` or earlier; how many.
-    pub(super) fn end_old(&mut self, before: Timestamp, budget: usize) -> usize {
-        let mut ended = 0;
-        while ended < budget
+    /// Ends at most `budget` of those buried at `before` or earlier; which.
+    pub(super) fn end_old(&mut self, before: Timestamp, budget: usize) -> Vec<DeadLetterId> {
+        let mut ended = Vec::new();
+        while ended.len() < budget
             && let Some(&(at, id)) = self.ages.first()
             && at <= before
         {
             self.take(id);
-            ended += 1;
+            ended.push(id);
         }
         ended
     }

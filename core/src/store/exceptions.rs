@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::Message;
 
-use super::super::types::{Entry, Exception, Seq};
+use super::types::{Entry, Exception, Seq};
 
 /// One exception.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 
-use super::super::types::Delayed;
+use super::types::Delayed;
 
 /// By due time, then in the order they came.
 #[derive(Debug, Default)]

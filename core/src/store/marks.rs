@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::MessageId;
 
-use super::super::types::Bounds;
+use super::types::Bounds;
 
 /// Numbers remembered below the highest one of an instance.
 const WINDOW: u64 = 1024;

@@ -48,11 +48,12 @@ export type ErrorCode =
  *  the same kind of `code`; an aborted call rejects with an error named `AbortError` whose `cause`
  *  is the signal's reason. */
 export class RestanteError extends Error {
-  constructor(told: { code: ErrorCode; number?: number; message: string });
+  constructor(told: { code: ErrorCode; number?: number; message: string; cause?: string });
   readonly name: string;
   readonly code: ErrorCode;
   /** The number that stands beside the code on the wire. */
   readonly number?: number;
+  /** What somebody else's code said, such as a store of your own: an error with its message. */
   readonly cause?: unknown;
 }
 
@@ -603,10 +604,15 @@ export interface ServerOptions {
   host?: string;
   logger?: Logger;
   /** Where durable messages wait. Default `'memory'`. */
-  storage?: 'memory' | true | MemoryStore;
-  store?: 'memory' | true | MemoryStore;
-  storage_options?: MemoryStoreOptions;
-  storageOptions?: MemoryStoreOptions;
+  storage?: StorageChoice;
+  store?: StorageChoice;
+  storage_options?: StorageOptions;
+  storageOptions?: StorageOptions;
+  /** With a store of your own: the folder of `restante.subscriptions.json`, which keeps
+   *  subscriptions across restarts. Default: none for a store object, which then remembers them as
+   *  long as it lives; the working directory for `storage: 'custom'`. */
+  data_dir?: string;
+  dataDir?: string;
   /** Of subscriptions that say none. Default 30 s. */
   ack_timeout?: Duration;
   ackTimeout?: Duration;
@@ -722,6 +728,8 @@ export interface Stats {
   connections_total: number;
   /** Sums since the start, by name. */
   counters: Record<string, number>;
+  /** What a yes of the store survives, what it cannot hold of the promises, its failed calls. */
+  store: { durability: 'memory' | 'process' | 'disk'; failures: number; gaps: { promise: string; what: string }[] };
   [other: string]: unknown;
 }
 
@@ -786,6 +794,89 @@ declare class MemoryStore {
   readonly options: Readonly<MemoryStoreOptions>;
 }
 export type { MemoryStore };
+
+type Awaitable<T> = T | PromiseLike<T>;
+
+/** How a store names a row. */
+export type RowId = string | number;
+
+/** A row to store: one message in one queue. Plain values but for Buffers in `payload`. */
+export interface NewRow<T = any> {
+  /** A proposal, unique in the world; `enqueue` may answer another one. */
+  id: string;
+  consumer_id: string;
+  /** What was produced. */
+  payload: T;
+  /** The whole message as text, attachments in base64. A row that comes back with it is exact. */
+  raw: string;
+  producer: string;
+  /** Seconds from now; null: for ever. */
+  ttl: number | null;
+  /** ISO text. */
+  created_at: string;
+  /** Milliseconds since 1970. */
+  expires_at: number | null;
+}
+
+/** A row that is stored: what `enqueue` got with an id, or as much of it as the store has kept. */
+export type StoredRow<T = any> = ({ id: RowId } | { msgId: RowId }) &
+  ({ raw: string } | { payload: T } | { message: T }) & {
+    producer?: string | null;
+    created_at?: string | number | Date | null;
+    expires_at?: string | number | Date | null;
+  };
+
+/** A dead letter as a store keeps it. */
+export type DeadRow<T = any> = StoredRow<T> & {
+  realm: string;
+  event: string;
+  reason: string;
+  dead_lettered_at: string | number | Date;
+} & ({ consumer: string } | { consumer_id: string });
+
+/** A store of your own. The first three methods must be there. Each may answer at once or later;
+ *  what it throws rejects the produce with `store_unavailable` and its error as `cause`. */
+export interface CustomStore {
+  /** Stores a row behind the others of its queue and answers its id. */
+  enqueue(realm: string, event: string, row: NewRow): Awaitable<RowId>;
+  /** The rows of a queue, oldest first. It may leave them there or take them out. With a fourth
+   *  parameter: at most `limit` of those behind the row `after`; then backlogs stay in the store. */
+  dequeue(realm: string, event: string, consumer: string, page: { limit?: number; after?: RowId }): Awaitable<StoredRow[]>;
+  /** Drops a row; one that is not there is fine. */
+  ack(id: RowId): Awaitable<unknown>;
+  /** All or none, in this order. */
+  enqueueMany?(rows: (NewRow & { realm: string; event: string })[]): Awaitable<RowId[]>;
+  ackMany?(ids: RowId[]): Awaitable<unknown>;
+  /** Moves a row from its queue to the dead letters. */
+  deadLetter?(id: RowId, reason: string): Awaitable<unknown>;
+  /** Of one realm, or of all. */
+  listDlq?(realm: string | null): Awaitable<DeadRow[]>;
+  discardDlq?(id: RowId, realm: string): Awaitable<unknown>;
+  countQueued?(realm: string): Awaitable<number>;
+  purgeRealm?(realm: string): Awaitable<unknown>;
+  /** Puts rows of one queue that `dequeue` took out back before the others. */
+  import?(rows: (Omit<NewRow, 'id'> & { id: RowId; realm: string; event: string })[]): Awaitable<unknown>;
+  close?(): Awaitable<unknown>;
+}
+
+/** `'custom'`: the store that the module of `storage_options.module` exports. */
+export type StorageChoice =
+  | 'memory'
+  | 'custom'
+  | true
+  | MemoryStore
+  | CustomStore
+  | (new (options: any) => CustomStore)
+  | ((options: any) => Awaitable<CustomStore>);
+
+export interface StorageOptions extends MemoryStoreOptions {
+  /** A path, from the working directory, or the name of a package. */
+  module?: string;
+  module_path?: string;
+  modulePath?: string;
+  /** A class or factory gets all of them. */
+  [option: string]: any;
+}
 
 export const Storage: {
   readonly MemoryStore: typeof MemoryStore;

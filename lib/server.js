@@ -6,6 +6,7 @@ const native = require('./native');
 const { RestanteError, call, refused } = require('./errors');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
+const { CustomStore } = require('./custom_store');
 const { MemoryStore, createStore } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
@@ -13,6 +14,9 @@ const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10
 
 class Server extends EventEmitter {
   #wish;
+  #store;
+  #dataDir;
+  #calls = null;
   #port = null;
   #native = null;
   #starting = null;
@@ -24,7 +28,7 @@ class Server extends EventEmitter {
     this.logger = options?.logger ?? console;
     /** The port it listens on, once started. */
     this.port = null;
-    this.#wish = plain(options);
+    ({ wish: this.#wish, store: this.#store, dataDir: this.#dataDir } = plain(options));
     // What is wrong is told now, not at start().
     for (const warning of call(native.checkServerOptions, JSON.stringify(this.#wish))) this.logger.warn?.(`restante: ${warning}`);
   }
@@ -43,12 +47,16 @@ class Server extends EventEmitter {
 
   async #start(wish) {
     try {
-      this.#port = new Port(([kind, message]) => {
-        if (kind === 'broken') this.logger.error?.(`restante: ${message}`);
+      const warn = (message) => this.logger.error?.(`restante: ${message}`);
+      this.#port = new Port(([kind, ...rest]) => {
+        if (kind === 'broken') warn(rest[0]);
+        else if (kind === 'call') this.#calls?.perform(...rest, warn);
       });
       this.#port.wake();
       this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
+      if (this.#store !== null) this.#calls = await this.#store.attach(this.#native, this.#dataDir);
       const listening = await this.#ask(native.startServer);
+      if (this.#store !== null) this.#tellGaps();
       this.port = listening.port;
       this.#tell('listening', listening);
       return listening;
@@ -58,6 +66,11 @@ class Server extends EventEmitter {
     }
   }
 
+  /** What the store cannot hold of the promises is said once. */
+  #tellGaps() {
+    for (const { promise, what } of this.getStats().store.gaps) this.logger.info?.(`restante: this store does not hold all of ${promise}: ${what}`);
+  }
+
   #ask(fn, ...args) {
     if (this.#native === null) return Promise.reject(new RestanteError({ code: 'shutting_down', message: 'the server is not running' }));
     return this.#port.promise((token) => call(fn, this.#native, ...args, token));
@@ -65,7 +78,7 @@ class Server extends EventEmitter {
 
   #reset() {
     this.#port?.end();
-    this.#port = this.#native = this.#starting = this.#stopping = this.port = null;
+    this.#calls = this.#port = this.#native = this.#starting = this.#stopping = this.port = null;
   }
 
   /** Takes no more, writes what is under way, ends the sessions. Any time, any number of times;
@@ -85,7 +98,7 @@ class Server extends EventEmitter {
       await this.#ask(native.stopServer, timeout);
     } catch (error) {
       // Everything is closed all the same.
-      if (error.code !== 'timeout') throw error;
+      if (error.code !== 'timeout' && !error.code?.startsWith('store_')) throw error;
       this.logger.warn?.(`restante: ${error.message}`);
     } finally {
       const ran = this.port !== null;
@@ -164,12 +177,18 @@ class Server extends EventEmitter {
   }
 }
 
-/** The options as JSON can carry them. */
+/** The options as JSON can carry them, and a store of the user's own. */
 function plain(options) {
   if (typeof options !== 'object' || options === null) throw refused('options must be an object', 'config');
-  const { logger, storage, store, storage_options, storageOptions, port, ...rest } = options;
+  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, port, ...rest } = options;
   const given = storage ?? store ?? 'memory';
-  const kept = createStore(given, given instanceof MemoryStore ? undefined : (storage_options ?? storageOptions));
+  const more = storage_options ?? storageOptions;
+  const named = storage_module ?? storageModule;
+  const kept = createStore(given, given instanceof MemoryStore ? undefined : named === undefined ? more : { module: named, ...more });
+  const custom = kept instanceof CustomStore ? kept : null;
+  const dataDir = rest.data_dir ?? rest.dataDir ?? null;
+  if (custom !== null && dataDir !== null && typeof dataDir !== 'string') throw refused('option data_dir must be a path', 'config');
+  if (custom !== null) delete rest.data_dir, delete rest.dataDir;
   let text;
   try {
     // NaN would become null, which is absent.
@@ -177,7 +196,8 @@ function plain(options) {
   } catch (error) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
-  return { ...JSON.parse(text), port: portNumber(port), storage: 'memory', storage_options: kept.options };
+  const wish = { ...JSON.parse(text), port: portNumber(port), storage: 'memory', storage_options: kept.options };
+  return { wish, store: custom, dataDir };
 }
 
 function portNumber(port) {

@@ -1,5 +1,6 @@
 'use strict';
 // Where durable messages wait, as an argument of Server.
+const { CustomStore } = require('./custom_store');
 const { RestanteError } = require('./errors');
 const { read, kinds } = require('./options');
 
@@ -11,16 +12,18 @@ class MemoryStore {
   }
 }
 
-/** `memory` (or `true`). @throws `unsupported` for other names. */
+/** `memory` (or `true`), `custom` with a module, or a store of the user's own: an object, its class,
+ *  or a function that makes it. @throws `unsupported` for other names. */
 function createStore(name = 'memory', options = {}) {
   if (name instanceof MemoryStore) return name;
   if (name === 'memory' || name === true) return new MemoryStore(options);
-  const what = typeof name === 'string' ? `'${name}'` : 'a store of your own';
-  throw new RestanteError({ code: 'unsupported', message: `storage: ${what} is not supported yet, only 'memory'` });
+  if (name instanceof CustomStore) return name;
+  if (CustomStore.accepts(name)) return new CustomStore(name, options);
+  throw new RestanteError({ code: 'unsupported', message: `storage: ${String(name)} is not supported, only 'memory' and 'custom'` });
 }
 
 async function createStoreAsync(name, options) {
-  return { store: createStore(name, options), backend: 'memory', fellBack: false, error: null };
+  return { store: createStore(name, options), backend: name instanceof CustomStore || CustomStore.accepts(name) ? 'custom' : 'memory', fellBack: false, error: null };
 }
 
 module.exports = Object.freeze({ MemoryStore, createStore, createStoreAsync });

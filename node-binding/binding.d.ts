@@ -109,11 +109,23 @@ export declare function startServer(broker: ExternalObject<Broker>, token: numbe
 /** Answers `token` when everything is closed and its threads have ended. */
 export declare function stopServer(broker: ExternalObject<Broker>, timeoutMs: number, token: number): void
 
+/** Answers calls: a JSON array of `[id, true, value]` and `[id, false, {code, message}]`. */
+export declare function storeAnswers(broker: ExternalObject<Broker>, answers: string): void
+
+/** What is remembered with a store object in JavaScript. */
+export declare function storeNotes(): ExternalObject<Notes>
+
 /** Subscribes; the number names the subscription in deliveries. */
 export declare function subscribe(client: ExternalObject<Client>, options: string, token: number): number
 
 /** Ends a subscription for good. */
 export declare function unsubscribe(client: ExternalObject<Client>, id: number, purge: boolean, token: number): void
+
+/**
+ * The server is to be started with a store in JavaScript that has these methods. Its
+ * subscriptions are kept in `file`, else in `notes`.
+ */
+export declare function useStore(broker: ExternalObject<Broker>, methods: Array<string>, file: string | undefined | null, notes: ExternalObject<Notes>): void
 
 /** Starts the ack timeout of a delivery anew. */
 export declare function working(client: ExternalObject<Client>, msgId: string, attempt?: number | undefined | null): void

@@ -6,6 +6,7 @@
 //!  options  what those functions are given, read and checked
 //!  server   a broker as free functions; numbers: what it tells
 //!  port     Rust → JS: an inbox per endpoint, a doorbell, `drain`
+//!  store    a store written in JavaScript
 //!  runtime  the one thread that the addon's clients live on
 //!  error    our stable codes on JavaScript errors
 //! ```
@@ -21,6 +22,7 @@ pub mod options;
 pub mod port;
 mod runtime;
 pub mod server;
+pub mod store;
 
 use napi_derive::napi;
 

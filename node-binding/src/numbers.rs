@@ -7,7 +7,7 @@ use restante::broker::{QueueStats, RealmStats};
 use restante::metrics::Family;
 use restante::model::RealmId;
 use restante::server::Server;
-use restante::store::{DeadLetter, QueueKind};
+use restante::store::{DeadLetter, Durability, QueueKind};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -33,6 +33,25 @@ pub(crate) fn of_server(server: &Server) -> Value {
         "connections_total": connections.sessions_total,
         "inflight_bytes": connections.inflight_bytes,
         "counters": counters,
+        "store": of_store(server),
+    })
+}
+
+/// What the store survives, what it cannot hold, and how often it failed.
+fn of_store(server: &Server) -> Value {
+    let store = server.broker().store();
+    let gaps = store.gaps().into_iter();
+    let gaps: Vec<Value> = gaps
+        .map(|gap| json!({ "promise": gap.promise, "what": gap.what }))
+        .collect();
+    json!({
+        "durability": match store.durability() {
+            Durability::Disk => "disk",
+            Durability::Process => "process",
+            _ => "memory",
+        },
+        "failures": store.counters().failures,
+        "gaps": gaps,
     })
 }
 

@@ -12,7 +12,7 @@ use napi_derive::napi;
 use parking_lot::Mutex;
 use restante::model::RealmId;
 use restante::server::{Server, ServerConfig};
-use restante::store::DeadLetterId;
+use restante::store::{DeadLetterId, LeasingOptions, SharedStore};
 use restante::{Error, ErrorKind};
 use serde::Serialize;
 use serde_json::json;
@@ -21,11 +21,14 @@ use crate::error::{Result, thrown};
 use crate::numbers;
 use crate::port::Port;
 use crate::runtime::Runtime;
+use crate::store::Custom;
 
 /// One broker: not started, running, or stopped.
 pub struct Broker {
     port: Arc<Port>,
     config: ServerConfig,
+    /// A store in JavaScript, if it was given one.
+    custom: Mutex<Option<Custom>>,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -36,6 +39,21 @@ struct Running {
 }
 
 impl Broker {
+    /// Where it tells things.
+    pub(crate) fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// Gives it a store in JavaScript.
+    pub(crate) fn set_custom(&self, custom: Custom) {
+        *self.custom.lock() = Some(custom);
+    }
+
+    /// The store in JavaScript.
+    pub(crate) fn custom(&self) -> Option<Custom> {
+        self.custom.lock().clone()
+    }
+
     fn running(&self) -> Result<Running> {
         let running = self.running.lock().clone();
         running.ok_or_else(|| {
@@ -78,6 +96,7 @@ pub fn open_server(port: &External<Arc<Port>>, options: String) -> Result<Extern
     Ok(External::new(Broker {
         port: Arc::clone(port),
         config,
+        custom: Mutex::default(),
         running: Arc::default(),
     }))
 }
@@ -86,12 +105,31 @@ pub fn open_server(port: &External<Arc<Port>>, options: String) -> Result<Extern
 #[napi(catch_unwind)]
 pub fn start_server(broker: &External<Broker>, token: u32) -> Result<()> {
     let runtime = Runtime::shared().map_err(|error| thrown(&error))?;
-    let config = broker.config.clone();
+    let mut config = broker.config.clone();
+    let custom = broker.custom();
     let slot = broker.running.clone();
     let port = broker.port.clone();
     let handle = runtime.handle().clone();
     handle.spawn(async move {
-        let started = Server::start(config).await.map(|server| {
+        let lifted = custom.map_or(Ok(None), |custom| {
+            let options = LeasingOptions {
+                bounds: config.bounds.clone(),
+                timeout: config.broker.store_timeout,
+                clock: config.clock.clone(),
+                ..LeasingOptions::default()
+            };
+            custom
+                .lift(options)
+                .map(|store| Some(Arc::new(store) as SharedStore))
+        });
+        let started = match lifted {
+            Ok(lifted) => {
+                config.store = lifted;
+                Server::start(config).await
+            }
+            Err(error) => Err(error),
+        };
+        let started = started.map(|server| {
             let address = server.local_addr();
             let server = Arc::new(server);
             *slot.lock() = Some(Running { server, runtime });

@@ -1,0 +1,1 @@
+export { storeContract } from './testing.js';

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Elapsed;
 use crate::model::RetryPolicy;
 use crate::store::Seq;
 
@@ -184,13 +185,25 @@ impl State {
             Place::Due => self.due.push_back(slot),
             Place::Suspect => {
                 self.suspects.insert(slot);
+                self.wake_for(slot, None);
             }
             Place::Waiting { at, .. } => {
                 self.waiting += 1;
-                self.timers.push(Reverse((at, slot)));
+                self.wake_for(slot, Some(at));
             }
             Place::Out(_) | Place::Parked => {}
         }
+    }
+
+    /// Looks at an entry when its turn comes, or when it expires if it holds an ordering key: the
+    /// rest of the key does not wait for its turn (P8, P15).
+    fn wake_for(&mut self, slot: Slot, turn: Option<Elapsed>) {
+        let message = self.held.get(&slot).map(|held| &held.entry.message);
+        let keyed = message.filter(|message| message.key.is_some());
+        let left = keyed.and_then(|message| Some(message.expires?.since(self.now.wall)));
+        let expiry = left.map(|left| self.now.elapsed.saturating_add(left));
+        let next = turn.into_iter().chain(expiry).min();
+        self.timers.extend(next.map(|at| Reverse((at, slot))));
     }
 
     /// Settles an entry in hand.
@@ -313,8 +326,11 @@ impl State {
                     self.unplace(slot);
                     self.put(slot, Place::Due);
                 }
-                // This was the clock of an earlier attempt.
-                Some(Place::Waiting { at, .. }) => self.timers.push(Reverse((at, slot))),
+                // This was the clock of an earlier attempt, or of its expiry.
+                Some(Place::Waiting { at, .. }) if !self.expire_if_due(slot) => {
+                    self.wake_for(slot, Some(at));
+                }
+                Some(Place::Suspect) if !self.expire_if_due(slot) => self.wake_for(slot, None),
                 _ => {}
             }
         }

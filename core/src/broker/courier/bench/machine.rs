@@ -29,8 +29,20 @@ impl Bench {
                 inputs.push(Input::Offered { seat, position });
             }
             if inputs.is_empty() {
-                return;
+                return self.check_keys();
             }
+        }
+    }
+
+    /// What has expired holds no ordering key while it waits for its retry.
+    fn check_keys(&self) {
+        for held in self.state.held.values() {
+            let message = &held.entry.message;
+            let waits = matches!(held.place, Place::Waiting { .. }) && message.key.is_some();
+            assert!(
+                !waits || !message.is_expired(self.now.wall),
+                "an expired entry keeps its key"
+            );
         }
     }
 

@@ -14,8 +14,8 @@ use super::member::Member;
 use super::ports::Action;
 use super::queue;
 use super::realm::{Consumer, Realm, SlotKey, State};
-use super::request::{ConsumerHello, SubscribeRequest, Subscribed};
-use super::{Answer, Broker, ready, takeover};
+use super::request::{SubscribeRequest, Subscribed};
+use super::{Answer, Broker, ready};
 use crate::model::{ConsumerId, Key, SubscriptionOptions};
 use crate::store::{QueueKind, QueueRecord, QueueSettings, QueueSpec};
 use crate::{Error, ErrorKind, Result};
@@ -127,7 +127,7 @@ fn enlist(
         return Err(stopped());
     }
     check_rights(broker, member, request)?;
-    check_name(broker, &mut state, member, request)?;
+    check_name(&state, member, request)?;
     let slot_key = identity.map(|(kind, name)| (request.key.clone(), *kind, name.clone()));
     check_queue(realm, &state, request, slot_key.as_ref())?;
     let name = &request.consumer;
@@ -159,34 +159,14 @@ fn check_rights(broker: &Broker, member: &Member, request: &SubscribeRequest) ->
     Err(Error::new(ErrorKind::Forbidden, text))
 }
 
-/// The name must be this session's, or nobody's: then it is registered (wire §2.5).
-fn check_name(
-    broker: &Broker,
-    state: &mut State,
-    member: &Arc<Member>,
-    request: &SubscribeRequest,
-) -> Result<()> {
-    match state.consumer_holder(&request.consumer) {
-        Some(holder) if Arc::ptr_eq(holder, member) => Ok(()),
-        Some(_) => {
-            let text = "another live session holds this consumer name (duplicate)";
-            Err(Error::new(ErrorKind::DuplicateConsumer, text))
-        }
-        None if state.names() >= broker.config.max_names => {
-            let text = "the realm holds as many names as it may";
-            Err(Error::new(ErrorKind::RateLimited, text))
-        }
-        None => {
-            let hello = ConsumerHello {
-                name: request.consumer.clone(),
-                id: request.id.clone(),
-                instance: None,
-                gap: false,
-            };
-            takeover::take(state, member, &hello);
-            Ok(())
-        }
+/// The name must be this session's, see [`Broker::subscriber`]; a newer one may have taken it since.
+fn check_name(state: &State, member: &Arc<Member>, request: &SubscribeRequest) -> Result<()> {
+    let holder = state.consumer_holder(&request.consumer);
+    if holder.is_some_and(|holder| Arc::ptr_eq(holder, member)) {
+        return Ok(());
     }
+    let text = "this session does not hold the consumer name (duplicate)";
+    Err(Error::new(ErrorKind::DuplicateConsumer, text))
 }
 
 fn check_queue(

@@ -13,7 +13,7 @@ use super::member::Member;
 use super::ports::Notice;
 use super::queue;
 use super::realm::{Consumer, Producer, State};
-use super::request::{ConsumerHello, Leave, ProducerHello};
+use super::request::{ConsumerHello, Leave, ProducerHello, SubscribeRequest};
 use super::{Answer, Broker, ready};
 use crate::clock::Elapsed;
 use crate::model::{ConsumerName, ProducerName};
@@ -28,9 +28,40 @@ pub(super) fn consumer(
     member: &Arc<Member>,
     hello: ConsumerHello,
 ) -> Answer<()> {
-    if let Err(error) = may_register(broker, member, hello.name.is_anonymous()) {
-        return ready(Err(error));
+    match may_register(broker, member, hello.name.is_anonymous()) {
+        Ok(()) => win(broker, member, hello),
+        Err(error) => ready(Err(error)),
     }
+}
+
+/// See [`Broker::subscriber`]. There is no anonymous policy here (wire §2.5).
+pub(super) fn subscriber(
+    broker: &Arc<Broker>,
+    member: &Arc<Member>,
+    request: &SubscribeRequest,
+) -> Answer<()> {
+    let is_own = {
+        let state = member.realm_state().state.lock();
+        let holder = state.consumer_holder(&request.consumer);
+        holder.is_some_and(|holder| Arc::ptr_eq(holder, member))
+    };
+    if is_own {
+        return ready(Ok(()));
+    }
+    let hello = ConsumerHello {
+        name: request.consumer.clone(),
+        id: request.id.clone(),
+        instance: None,
+        gap: false,
+    };
+    match may_register(broker, member, false) {
+        Ok(()) => win(broker, member, hello),
+        Err(error) => ready(Err(error)),
+    }
+}
+
+/// Takes a consumer's name, from a silent holder too.
+fn win(broker: &Arc<Broker>, member: &Arc<Member>, hello: ConsumerHello) -> Answer<()> {
     let holder = match claim(broker, member, &hello) {
         Ok(None) => return ready(Ok(())),
         Ok(Some(holder)) => holder,

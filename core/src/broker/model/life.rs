@@ -50,6 +50,8 @@ pub(super) struct Claim {
     pub(super) holder: Option<usize>,
     /// The holder is an older connection of the same client object.
     pub(super) is_same: bool,
+    /// The SUBSCRIBE that asks for it, if it is not a CONSUMER.
+    pub(super) wish: Option<Wish>,
     pub(super) answer: Cell<crate::Result<()>>,
 }
 
@@ -98,6 +100,8 @@ pub(super) struct Life {
     pub(super) producing: BTreeSet<(usize, usize)>,
     pub(super) registry: BTreeMap<(usize, usize), Wish>,
     pub(super) claims: Vec<Claim>,
+    /// SUBSCRIBEs whose session has the name now.
+    pub(super) granted: Vec<(usize, Wish)>,
     pub(super) openings: Vec<Opening>,
     pub(super) judged: Vec<Judged>,
     /// Unanswered PRODUCEs: since when, and by whom.
@@ -160,6 +164,7 @@ impl Life {
             producing: BTreeSet::new(),
             registry: BTreeMap::new(),
             claims: Vec::new(),
+            granted: Vec::new(),
             openings: Vec::new(),
             judged: Vec::new(),
             unanswered: BTreeMap::new(),

@@ -33,13 +33,6 @@ impl Life {
         let (session, wish) = (opening.session, &opening.wish);
         let answer = opening.answer.lock().take().unwrap();
         let place = (session, wish.name, wish.key);
-        if let Err(error) = &answer
-            && error.kind() == ErrorKind::DuplicateConsumer
-        {
-            let holder = self.holders.get(&wish.name).map(|(holder, _)| *holder);
-            assert!(holder.is_none_or(|holder| holder != session), "{wish:?}");
-            return;
-        }
         let qid = self
             .qid(session, wish)
             .filter(|qid| !qid.1.starts_with('~'));
@@ -162,22 +155,19 @@ impl Life {
         }
         let request = Self::request(&wish, NAMES[wish.name]);
         let member = self.sessions[session].member.clone();
-        let answer = run(self.broker.subscribe(&member, request));
-        if let Some((holder, _)) = self.holders.get(&wish.name)
-            && *holder != session
-        {
-            // Refused, which settles at once; see `opened`.
-            let before = (Tri::No, Tri::No);
-            self.openings.push(Opening {
-                session,
-                wish,
-                before,
-                is_refused: self.is_refusing,
-                answer,
-            });
-            return;
+        let holder = self.holders.get(&wish.name).map(|(holder, _)| *holder);
+        if holder != Some(session) {
+            // What the name listens to comes with it, one day perhaps; see above.
+            let subs = self.book.subs.range((session, 0, 0)..(session + 1, 0, 0));
+            let mut others = subs.filter(|((_, name, _), _)| *name != wish.name);
+            let comes = |key: usize| self.registry.contains_key(&(wish.name, key));
+            if others.any(|((.., key), _)| holder.is_some() || comes(*key)) {
+                return;
+            }
+            let answer = run(self.broker.subscriber(&member, &request));
+            return self.claim(session, wish.name, None, Some(wish), answer);
         }
-        self.holders.entry(wish.name).or_insert((session, None));
+        let answer = run(self.broker.subscribe(&member, request));
         self.registry.insert((wish.name, wish.key), wish.clone());
         self.enlist(session, &wish, true);
         let qid = self.qid(session, &wish);

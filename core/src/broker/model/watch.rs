@@ -52,6 +52,12 @@ impl Life {
         if self.is_stalled || self.is_refusing {
             self.trouble = Some(self.clock.elapsed());
         }
+        if !self.granted.is_empty() {
+            for (session, wish) in std::mem::take(&mut self.granted) {
+                self.subscribe(session, wish);
+            }
+            Box::pin(self.observe()).await;
+        }
     }
 
     fn refused(&mut self, got: &Got) {

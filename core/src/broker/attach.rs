@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use super::listen::{Listener, Slot};
 use super::member::Member;
 use super::queue::{self, Mode, Queue, Seat};
+use super::registry;
 use super::realm::{Realm, SlotKey, State};
 use super::request::SubscribeRequest;
-use super::subscribe::identity;
 use super::{Broker, SessionId};
 use crate::model::{ConsumerName, Key};
 use crate::store::QueueRecord;
@@ -224,8 +224,7 @@ pub(super) fn revive(broker: &Arc<Broker>, member: &Arc<Member>, name: &Consumer
         .cloned()
         .collect();
     for request in plain {
-        let slot_key = identity(&request).map(|(kind, name)| (request.key.clone(), kind, name));
-        let slot_key = slot_key.filter(|key| state.slots.contains_key(key));
+        let slot_key = registry::slot_key(&request).filter(|key| state.slots.contains_key(key));
         listen(
             broker,
             member,

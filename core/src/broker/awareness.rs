@@ -232,12 +232,12 @@ pub(super) fn producer_online(broker: &Broker, state: &State, name: &ProducerNam
         return mail;
     };
     let watchers = state.watchers.get(name);
-    let any = state.watch_all.iter().filter(|consumer| {
+    let any = state.watch_all.keys().filter(|consumer| {
         consumer.as_str() != name.as_str()
-            && watchers.is_none_or(|watchers| !watchers.contains(*consumer))
+            && watchers.is_none_or(|watchers| !watchers.contains_key(*consumer))
     });
     let any = any.map(|consumer| (consumer, false));
-    let named = watchers.into_iter().flatten();
+    let named = watchers.into_iter().flat_map(|watchers| watchers.keys());
     for (consumer_name, is_named) in named.map(|consumer| (consumer, true)).chain(any) {
         let Some(consumer) = state.consumers.get(consumer_name) else {
             continue;
@@ -270,7 +270,8 @@ pub(super) fn producer_offline(broker: &Broker, state: &State, name: &ProducerNa
     let Some(holder) = &producer.holder else {
         return mail;
     };
-    for consumer_name in state.watchers.get(name).into_iter().flatten() {
+    let watchers = state.watchers.get(name).into_iter();
+    for consumer_name in watchers.flat_map(|watchers| watchers.keys()) {
         let Some(consumer) = state.consumers.get(consumer_name) else {
             continue;
         };

@@ -24,6 +24,7 @@ mod ports;
 mod publish;
 mod queue;
 mod realm;
+mod registry;
 mod request;
 mod roster;
 mod routes;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
 
 use super::engine::{Engine, QueueMetrics};
@@ -16,6 +16,7 @@ use super::listen::{GroupKey, Keeps, KeyEntry, Slot, SlotState};
 use super::member::Member;
 use super::ports::{Encode, SessionId};
 use super::queue::Queue;
+use super::registry::Users;
 use super::request::SubscribeRequest;
 use super::routes::Routes;
 use crate::clock::Elapsed;
@@ -50,10 +51,12 @@ pub(super) struct State {
     pub(super) members: HashMap<SessionId, Arc<Member>>,
     pub(super) consumers: HashMap<ConsumerName, Box<Consumer>>,
     pub(super) producers: HashMap<ProducerName, Producer>,
-    /// Who subscribed to a producer by name; for awareness.
-    pub(super) watchers: HashMap<ProducerName, IndexSet<ConsumerName>>,
-    /// Who listens to any producer.
-    pub(super) watch_all: IndexSet<ConsumerName>,
+    /// Who subscribed to a producer by name, and to how many of its keys; for awareness.
+    pub(super) watchers: HashMap<ProducerName, IndexMap<ConsumerName, usize>>,
+    /// Who listens to any producer, and by how many keys.
+    pub(super) watch_all: IndexMap<ConsumerName, usize>,
+    /// Who subscribes by which remembered queue, whether the store has opened it or not.
+    pub(super) users: HashMap<SlotKey, Users>,
     /// Remembered queues.
     pub(super) slots: IndexMap<SlotKey, Arc<Slot>>,
     pub(super) by_queue: HashMap<QueueId, Arc<Slot>>,
@@ -325,45 +328,5 @@ impl State {
 
     pub(super) fn consumer_holder(&self, name: &ConsumerName) -> Option<&Arc<Member>> {
         self.consumers.get(name)?.holder.as_ref()
-    }
-
-    /// Notes for awareness that a consumer listens to a key.
-    pub(super) fn watch(&mut self, consumer: &ConsumerName, key: &Key) {
-        match key.producer() {
-            Some(producer) => {
-                let watchers = self.watchers.entry(producer.clone()).or_default();
-                watchers.insert(consumer.clone());
-            }
-            None => {
-                self.watch_all.insert(consumer.clone());
-            }
-        }
-    }
-
-    /// Undoes [`State::watch`] unless another key of the consumer needs it.
-    pub(super) fn unwatch(&mut self, consumer: &ConsumerName, key: &Key) {
-        let producer = key.producer();
-        let still = self.consumers.get(consumer).is_some_and(|entry| {
-            entry
-                .subscriptions
-                .keys()
-                .any(|other| other.producer() == producer)
-        });
-        if still {
-            return;
-        }
-        match producer {
-            Some(producer) => {
-                if let Some(watchers) = self.watchers.get_mut(producer) {
-                    watchers.swap_remove(consumer);
-                    if watchers.is_empty() {
-                        self.watchers.remove(producer);
-                    }
-                }
-            }
-            None => {
-                self.watch_all.swap_remove(consumer);
-            }
-        }
     }
 }

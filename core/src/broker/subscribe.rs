@@ -131,15 +131,12 @@ fn enlist(
     let slot_key = identity.map(|(kind, name)| (request.key.clone(), *kind, name.clone()));
     check_queue(realm, &state, request, slot_key.as_ref())?;
     let name = &request.consumer;
-    if let Some(consumer) = state.consumers.get_mut(name) {
-        consumer
-            .subscriptions
-            .insert(request.key.clone(), Arc::new(request.clone()));
-        if let Some((QueueKind::Consumer, id)) = identity {
-            consumer.ids.insert(id.clone());
-        }
+    if let Some((QueueKind::Consumer, id)) = identity
+        && let Some(consumer) = state.consumers.get_mut(name)
+    {
+        consumer.ids.insert(id.clone());
     }
-    state.watch(name, &request.key);
+    state.keep(&Arc::new(request.clone()));
     let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, request));
     let listener = attach::listen(broker, member, &mut state, request, slot_key.as_ref(), true);
     let mail = awareness::subscribed(broker, &state, name, &request.key);
@@ -255,10 +252,7 @@ fn opened(
         let realm = listener.member.realm_state();
         attach::withdraw(broker, realm, &mut state, listener, queue::Leave::Closed);
         listener.member.names.lock().listeners.swap_remove(&place);
-        if let Some(consumer) = state.consumers.get_mut(&request.consumer) {
-            consumer.subscriptions.swap_remove(&request.key);
-        }
-        state.unwatch(&request.consumer, &request.key);
+        state.drop_subscription(&request.consumer, &request.key);
         return Err(error);
     }
     if listener.slot.get().is_none() {
@@ -274,7 +268,6 @@ pub(super) fn recall(state: &mut State, record: &QueueRecord) {
     let Some(name) = &settings.consumer else {
         return;
     };
-    let key = Arc::new(record.spec.key.clone());
     let consumer = state
         .consumers
         .entry(name.clone())
@@ -285,7 +278,7 @@ pub(super) fn recall(state: &mut State, record: &QueueRecord) {
     }
     let defaults = SubscriptionOptions::default();
     let request = SubscribeRequest {
-        key: key.clone(),
+        key: Arc::new(record.spec.key.clone()),
         consumer: name.clone(),
         id: None,
         consumer_id: ConsumerId::parse(&record.spec.name).ok().filter(|_| is_own),
@@ -300,12 +293,9 @@ pub(super) fn recall(state: &mut State, record: &QueueRecord) {
         owner: settings.owner.clone(),
         filter: None,
     };
-    consumer
-        .subscriptions
-        .insert(key.clone(), Arc::new(request));
     consumer.id = settings
         .consumer_meta
         .clone()
         .unwrap_or_else(|| name.shared().clone());
-    state.watch(name, &key);
+    state.keep(&Arc::new(request));
 }

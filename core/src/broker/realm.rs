@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::engine::{Engine, QueueMetrics};
 use super::listen::{GroupKey, Keeps, KeyEntry, Slot, SlotState};
+use super::matches::Standing;
 use super::member::Member;
 use super::ports::{Encode, SessionId};
 use super::queue::Queue;
@@ -90,8 +91,7 @@ pub(super) struct Producer {
     pub(super) holder: Option<Arc<Member>>,
     pub(super) instance: Option<Arc<str>>,
     pub(super) offline_since: Elapsed,
-    /// Milliseconds; `u64::MAX`: none. Shared with cached routes.
-    pub(super) default_ttl: Arc<AtomicU64>,
+    pub(super) standing: Arc<Standing>,
 }
 
 impl Realm {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::book::*;
-use super::life::{Cell, EVENTS, Judged, Life, UNKNOWN};
+use super::life::{Cell, EVENTS, Judged, Life};
 use super::link::Style;
 
 /// One PRODUCE.
@@ -67,10 +67,7 @@ impl Life {
             let reply = move |result| replies.lock().push((n, result));
             let reply = item.confirm.then(|| Box::new(reply) as Reply);
             self.broker.publish(&member, &mut batch, request, reply);
-            // Whoever has produced under the name before does not look again whether it is free.
-            let known = self.producing.insert((session, from));
-            let holder = if known { session } else { UNKNOWN };
-            self.producers.entry(from).or_insert((holder, None));
+            self.producers.entry(from).or_insert((session, None));
             self.expect(session, from, &item);
         }
         self.broker.flush(&member, &mut batch);

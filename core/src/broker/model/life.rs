@@ -1,6 +1,6 @@
 //! One random life of a broker: what clients do to it, and what the model expects of each step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +14,6 @@ use crate::model::*;
 use crate::store::faulty::FaultyStore;
 use crate::store::{Bounds, MemoryStore};
 
-/// A session that may be one or none.
-pub(super) const UNKNOWN: usize = usize::MAX;
 pub(super) const STAGING: usize = 6;
 pub(super) const EVENTS: [&str; 2] = ["x", "y"];
 pub(super) const NAMES: [&str; 4] = ["c0", "c1", "c2", "ANONYMOUS-3"];
@@ -97,7 +95,6 @@ pub(super) struct Life {
     pub(super) blind_from: Option<usize>,
     /// What was produced since the store has stalled.
     pub(super) in_stall: Vec<usize>,
-    pub(super) producing: BTreeSet<(usize, usize)>,
     pub(super) registry: BTreeMap<(usize, usize), Wish>,
     pub(super) claims: Vec<Claim>,
     /// SUBSCRIBEs whose session has the name now.
@@ -161,7 +158,6 @@ impl Life {
             durable: BTreeMap::new(),
             blind_from: None,
             in_stall: Vec::new(),
-            producing: BTreeSet::new(),
             registry: BTreeMap::new(),
             claims: Vec::new(),
             granted: Vec::new(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::book::Wish;
-use super::life::{Cell, Claim, Life, NAMES, PRODUCERS, UNKNOWN, run};
+use super::life::{Cell, Claim, Life, NAMES, PRODUCERS, run};
 use super::link::Event;
 use crate::model::*;
 
@@ -80,9 +80,6 @@ impl Life {
                 _ => None,
             })
             .collect();
-        if before.is_some_and(|(older, _)| older == UNKNOWN) {
-            return;
-        }
         assert_eq!(
             told,
             Vec::from_iter(replaced),

@@ -157,7 +157,11 @@ async fn a_silent_holder_gives_its_name_to_who_subscribes_under_it() {
     newcomer.wait_for(2).await;
     let mut bodies = newcomer.bodies();
     bodies.sort_unstable();
-    assert_eq!(bodies, ["x", "y"], "what the name listens to besides works too");
+    assert_eq!(
+        bodies,
+        ["x", "y"],
+        "what the name listens to besides works too"
+    );
 }
 
 #[tokio::test]
@@ -186,6 +190,26 @@ async fn a_producer_name_goes_to_the_newest_and_the_old_socket_is_told() {
     assert_eq!(consumer.lines().len(), 2);
     newer.leave(Leave::Closed);
     assert_eq!(consumer.lines()[2..], ["DISCONNECT-socket p"]);
+}
+
+#[tokio::test]
+async fn a_name_that_its_holder_left_goes_to_who_produces_under_it_next() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    consumer.subscribe(wish("c", "p:x")).await.unwrap();
+    let holder = world.producer("p");
+    let other = world.join();
+    // Its matches are cached from here on.
+    other.publish(message("p", "x", "1")).await.unwrap();
+    assert!(!other.member.is_producer("p"));
+    holder.leave(Leave::Closed);
+    other.publish(message("p", "x", "2")).await.unwrap();
+    assert!(other.member.is_producer("p"));
+    assert_eq!(consumer.bodies(), ["1", "2"]);
+    let heard = consumer.lines().into_iter();
+    let heard: Vec<_> = heard.filter(|line| !line.starts_with("CONSUME")).collect();
+    let online = "CONNECT-socket p";
+    assert_eq!(heard, [online, "DISCONNECT-socket p", online]);
 }
 
 #[tokio::test]

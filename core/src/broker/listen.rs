@@ -64,7 +64,6 @@ impl Listener {
 pub(super) struct Slot {
     pub(super) queue: Arc<Queue>,
     pub(super) id: QueueId,
-    pub(super) log: LogId,
     pub(super) entry: Arc<KeyEntry>,
     pub(super) kind: QueueKind,
     pub(super) name: Arc<str>,

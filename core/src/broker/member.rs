@@ -15,7 +15,7 @@ use super::queue::Queue;
 use super::realm::Realm;
 use super::staging::Line;
 use crate::model::{ConsumerName, Key, ProducerName, RealmId};
-use crate::store::LogId;
+use crate::store::QueueId;
 
 /// Keys named in one GAP notice.
 const GAP_KEYS: usize = 64;
@@ -52,7 +52,7 @@ pub(super) struct Names {
 /// What the id of a delivery says of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum AckRoute {
-    Log(LogId),
+    Queue(QueueId),
     Number(u64),
 }
 
@@ -156,8 +156,8 @@ impl Member {
         let pauses = self.pauses.lock();
         let mut acks = self.acks.lock();
         acks.insert(AckRoute::Number(queue.number()), queue.clone());
-        if let Some(log) = queue.log() {
-            acks.insert(AckRoute::Log(log), queue.clone());
+        if let Some(id) = queue.id() {
+            acks.insert(AckRoute::Queue(id), queue.clone());
         }
         drop(acks);
         if *pauses > 0 {
@@ -189,8 +189,8 @@ impl Member {
     pub(super) fn remove_queue(&self, queue: &Queue) {
         let mut acks = self.acks.lock();
         acks.remove(&AckRoute::Number(queue.number()));
-        if let Some(log) = queue.log() {
-            acks.remove(&AckRoute::Log(log));
+        if let Some(id) = queue.id() {
+            acks.remove(&AckRoute::Queue(id));
         }
     }
 

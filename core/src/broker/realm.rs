@@ -23,7 +23,7 @@ use super::routes::Routes;
 use crate::clock::Elapsed;
 use crate::metrics::{Counter, Metrics};
 use crate::model::{ConsumerName, GroupName, Key, ProducerName, RealmId, RetryPolicy};
-use crate::store::{LogId, QueueId, QueueKind, QueueRecord, QueueSettings};
+use crate::store::{QueueId, QueueKind, QueueRecord, QueueSettings};
 
 /// See the module.
 pub(super) struct Realm {
@@ -61,7 +61,6 @@ pub(super) struct State {
     /// Remembered queues.
     pub(super) slots: IndexMap<SlotKey, Arc<Slot>>,
     pub(super) by_queue: HashMap<QueueId, Arc<Slot>>,
-    pub(super) by_log: HashMap<LogId, Arc<KeyEntry>>,
     /// Of `slots`: those that are not durable (P4).
     pub(super) plain_slots: usize,
     /// The plain ones by age; some may be gone or durable by now.
@@ -221,7 +220,6 @@ impl Realm {
         let slot = Arc::new(Slot {
             queue: Queue::new(engine.clone(), &record, self.queue_metrics(&entry)),
             id: record.queue,
-            log: record.log,
             entry: entry.clone(),
             kind: record.spec.kind,
             name: record.spec.name,
@@ -238,7 +236,6 @@ impl Realm {
         state.slots.insert(slot_key, slot.clone());
         state.by_queue.insert(slot.id, slot.clone());
         state.by_number.insert(slot.queue.number(), slot.clone());
-        state.by_log.insert(slot.log, entry);
         self.count(state, &slot, &settings, true);
         slot
     }
@@ -313,7 +310,6 @@ impl Realm {
                 .any(|group| group.has_queue());
         if !has_more {
             slot.entry.set_log(None);
-            state.by_log.remove(&slot.log);
         }
         self.exit(&slot.entry);
         Some(slot)

@@ -8,7 +8,8 @@ use super::member::{AckRoute, Member};
 use super::queue::{self, Item, Outcome, Queue, What};
 use super::realm::State;
 use super::request::{Settled, Verdict};
-use crate::store::{LogId, QueueKind};
+use crate::model::Key;
+use crate::store::{QueueId, QueueKind};
 use crate::{Error, ErrorKind, Result};
 
 /// See [`super::Broker::settle`].
@@ -23,45 +24,36 @@ pub(super) fn settle(
         Ok(item) => item,
         Err(error) => return answer(Err(error)),
     };
-    let said = Said {
+    let queue = match find(member, item) {
+        Ok(queue) => queue,
+        Err(error) => return answer(Err(error)),
+    };
+    queue.settle(queue::Verdict {
         item,
         attempt,
         what: what(verdict),
-    };
+        answer: Box::new(|outcome| answer(result(outcome))),
+    });
+}
+
+/// The queue that an id names, if the session owns it.
+fn find(member: &Arc<Member>, item: Item) -> Result<Arc<Queue>> {
     let route = match item {
-        Item::Stored { log, .. } => AckRoute::Log(log),
+        Item::Stored { queue, .. } => AckRoute::Queue(queue),
         Item::Volatile { queue, .. } => AckRoute::Number(queue),
     };
-    match member.ack_route(route) {
-        // Where the session is attached now; if it is not there, all it owns.
-        Some(queue) => {
-            let (owner, again) = (member.clone(), said.clone());
-            let other = queue.clone();
-            said.to(&queue, move |outcome| match outcome {
-                Outcome::Unknown => everywhere(&owner, again, Some(&other), answer),
-                outcome => answer(result(outcome)),
-            });
-        }
-        None => everywhere(member, said, None, answer),
+    if let Some(queue) = member.ack_route(route) {
+        return Ok(queue); // the session is attached to it
     }
-}
-
-#[derive(Clone)]
-struct Said {
-    item: Item,
-    attempt: Option<u32>,
-    what: What,
-}
-
-impl Said {
-    fn to(self, queue: &Arc<Queue>, answer: impl FnOnce(Outcome) + Send + 'static) {
-        queue.settle(queue::Verdict {
-            item: self.item,
-            attempt: self.attempt,
-            what: self.what,
-            answer: Box::new(answer),
-        });
-    }
+    let state = member.realm_state().state.lock();
+    let found = match item {
+        Item::Stored { queue, .. } => owned(&state, member, queue)?,
+        Item::Volatile { queue, .. } => numbered(&state, member, queue)?,
+    };
+    found.ok_or_else(|| {
+        let text = "this delivery belongs to no queue of this session";
+        Error::new(ErrorKind::Forbidden, text)
+    })
 }
 
 fn what(verdict: Verdict) -> What {
@@ -97,81 +89,51 @@ fn result(outcome: Outcome) -> Result<bool> {
     Err(Error::new(kind, text))
 }
 
-/// Asks the session's queues of that log one after the other.
-fn everywhere(member: &Arc<Member>, said: Said, but: Option<&Arc<Queue>>, answer: Settled) {
-    let found = {
-        let state = member.realm_state().state.lock();
-        match said.item {
-            Item::Stored { log, .. } => owned(&state, member, log),
-            Item::Volatile { queue, .. } => numbered(&state, member, queue),
-        }
-    };
-    match found {
-        Ok(mut queues) => {
-            let had_any = !queues.is_empty();
-            queues.retain(|queue| but.is_none_or(|but| !Arc::ptr_eq(queue, but)));
-            if had_any || but.is_some() {
-                ask(queues, said, answer);
-            } else {
-                let text = "this delivery belongs to no queue of this session";
-                answer(Err(Error::new(ErrorKind::Forbidden, text)));
-            }
-        }
-        Err(error) => answer(Err(error)),
-    }
-}
-
-fn ask(mut queues: Vec<Arc<Queue>>, said: Said, answer: Settled) {
-    let Some(queue) = queues.pop() else {
-        return answer(result(Outcome::Unknown));
-    };
-    let again = said.clone();
-    said.to(&queue, move |outcome| match outcome {
-        Outcome::Unknown => ask(queues, again, answer),
-        outcome => answer(result(outcome)),
-    });
-}
-
 fn unknown() -> Error {
     Error::new(ErrorKind::DeliveryUnknown, "no such delivery is known")
 }
 
-/// The session's queues of a log: those of the consumer ids of its names, attached or not, and
-/// those of groups in which it has a live subscription.
-fn owned(state: &State, member: &Member, log: LogId) -> Result<Vec<Arc<Queue>>> {
-    let entry = state.by_log.get(&log).ok_or_else(unknown)?;
-    let mut queues = Vec::new();
+/// A remembered queue, if it is the session's, attached or not.
+fn owned(state: &State, member: &Member, queue: QueueId) -> Result<Option<Arc<Queue>>> {
+    let slot = state.by_queue.get(&queue).ok_or_else(unknown)?;
+    let is_own = owns(state, member, &slot.entry.key, slot.kind, &slot.name);
+    Ok(is_own.then(|| slot.queue.clone()))
+}
+
+/// Whether a queue is one of the consumer ids of the session's names, or of a group in which the
+/// session has a live subscription.
+fn owns(
+    state: &State,
+    member: &Member,
+    key: &Arc<Key>,
+    kind: QueueKind,
+    queue: &Arc<str>,
+) -> bool {
     let names = member.names.lock();
-    let mut add = |kind: QueueKind, name: &Arc<str>| {
-        let slot = state.slots.get(&(entry.key.clone(), kind, name.clone()));
-        if let Some(slot) = slot.filter(|slot| slot.log == log) {
-            queues.push(slot.queue.clone());
+    names.consumers.iter().any(|name| match kind {
+        QueueKind::Consumer => {
+            let consumer = state.consumers.get(name);
+            queue == name.shared() || consumer.is_some_and(|held| held.ids.contains(queue))
         }
-    };
-    for name in &names.consumers {
-        let ids = state.consumers.get(name).map(|consumer| &consumer.ids);
-        let other = ids.into_iter().flatten().filter(|id| *id != name.shared());
-        other
-            .chain([name.shared()])
-            .for_each(|id| add(QueueKind::Consumer, id));
-        let listener = names.listeners.get(&(entry.key.clone(), name.clone()));
-        if let Some(group) = listener.and_then(|listener| listener.group.as_ref()) {
-            add(QueueKind::Group, group.shared());
+        QueueKind::Group => {
+            let listener = names.listeners.get(&(key.clone(), name.clone()));
+            let group = listener.and_then(|listener| listener.group.as_ref());
+            group.is_some_and(|group| group.shared() == queue)
         }
-    }
-    Ok(queues)
+        QueueKind::History => false,
+    })
 }
 
 /// The queue of live copies with that number, if the session is attached to it.
-fn numbered(state: &State, member: &Member, number: u64) -> Result<Vec<Arc<Queue>>> {
+fn numbered(state: &State, member: &Member, number: u64) -> Result<Option<Arc<Queue>>> {
     if let Some((session, queue)) = state.volatile.get(&number) {
-        let own = *session == member.session();
-        return Ok(own.then(|| queue.clone()).into_iter().collect());
+        let is_own = *session == member.session();
+        return Ok(is_own.then(|| queue.clone()));
     }
     let slot = state.by_number.get(&number).ok_or_else(unknown)?;
     let seats = &slot.state.lock().seats;
-    let own = seats
+    let is_own = seats
         .iter()
         .any(|(session, _)| *session == member.session());
-    Ok(own.then(|| slot.queue.clone()).into_iter().collect())
+    Ok(is_own.then(|| slot.queue.clone()))
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 use crate::model::{Backoff, Message, MessageId, RetryPolicy};
-use crate::store::{LogId, Seq};
+use crate::store::{QueueId, Seq};
 
 mod machine;
 
@@ -102,7 +102,7 @@ pub(super) fn message(key: Option<&str>, expires: Option<Timestamp>, size: usize
 fn start(maps: &Maps, fresh: bool) -> Start {
     Start {
         is_caught_up: false,
-        log: Some(LogId(1)),
+        queue: Some(QueueId(1)),
         number: 7,
         low: maps.low,
         sent_before: if fresh {
@@ -222,7 +222,10 @@ impl Bench {
 
     pub(super) fn verdict(&mut self, slot: Slot, attempt: Option<u32>, what: What, tag: &str) {
         let item = match slot.seq() {
-            Some(seq) => Item::Stored { log: LogId(1), seq },
+            Some(seq) => Item::Stored {
+                queue: QueueId(1),
+                seq,
+            },
             None => Item::Volatile {
                 queue: 7,
                 n: slot.number(),

@@ -25,7 +25,7 @@ impl State {
     /// Acts on a verdict.
     pub(super) fn judge(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
         let slot = match verdict.item {
-            Item::Stored { log, seq } if self.start.log == Some(log) => Slot::stored(seq),
+            Item::Stored { queue, seq } if self.start.queue == Some(queue) => Slot::stored(seq),
             Item::Volatile { queue, n } if queue == self.start.number => Slot::live(n),
             _ => return effects.push(Effect::Answer(verdict.answer, Outcome::Unknown)),
         };

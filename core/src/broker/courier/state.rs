@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::ErrorKind;
 use crate::clock::Elapsed;
 use crate::model::RetryPolicy;
-use crate::store::{LogId, QueueChange, Seq};
+use crate::store::{QueueChange, QueueId, Seq};
 
 use super::super::ports::SessionId;
 use super::super::queue::{Outcome, QueueSnapshot, Seat};
@@ -27,8 +27,8 @@ use super::{Effect, Input, Now, Tally};
 pub(crate) struct Start {
     /// Nothing waits in the store, and all that comes is fed.
     pub(crate) is_caught_up: bool,
-    /// The log; `None` for a queue without a store behind it.
-    pub(crate) log: Option<LogId>,
+    /// Names the queue in the store and in ids; `None` for one without a store behind it.
+    pub(crate) queue: Option<QueueId>,
     /// Names the queue in ids of live copies.
     pub(crate) number: u64,
     /// Everything up to it is settled or an exception.
@@ -305,7 +305,7 @@ impl State {
 
     /// Whether there is a store behind it (still).
     pub(super) fn is_backed(&self) -> bool {
-        self.start.log.is_some() && !self.is_gone
+        self.start.queue.is_some() && !self.is_gone
     }
 
     /// Whether stored entries are not out yet, or live copies wait behind some.

@@ -287,6 +287,28 @@ async fn an_ack_settles_from_any_session_of_the_owner_and_twice_is_a_duplicate()
 }
 
 #[tokio::test]
+async fn two_names_of_one_session_settle_each_its_own_copy() {
+    let world = world().await;
+    let session = world.join();
+    for name in ["one", "two"] {
+        let request = wish(name, "x").durable().ack();
+        session.subscribe(request).await.unwrap();
+    }
+    let producer = world.producer("p");
+    producer.publish(message("p", "x", "1")).await.unwrap();
+    let lines = session.wait_for(2).await;
+    let (one, two) = (id_of(&lines[0]), id_of(&lines[1]));
+    assert_ne!(one, two);
+    for id in [&one, &two] {
+        assert_eq!(session.settle(id, Verdict::Ack).await, Ok(false));
+        assert_eq!(session.settle(id, Verdict::Ack).await, Ok(true));
+    }
+    for stats in world.broker.queue_stats(&RealmId::default()).await.unwrap() {
+        assert_eq!((stats.waiting, stats.in_flight), (0, 0), "{}", stats.name);
+    }
+}
+
+#[tokio::test]
 async fn acks_of_plain_subscriptions_are_tracked_while_the_session_lives() {
     let world = world().await;
     let producer = world.producer("p");

@@ -236,7 +236,7 @@ async fn a_backlog_and_what_comes_live_are_delivered_in_order_and_settled() {
     let got = line.until(1200).await;
     let seqs = got.iter().map(|(id, _)| id.parse::<Item>().unwrap());
     let expected = (1..=1200).map(|seq| Item::Stored {
-        log: rig.record.log,
+        queue: rig.record.queue,
         seq,
     });
     assert!(seqs.eq(expected));

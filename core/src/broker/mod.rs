@@ -242,7 +242,7 @@ impl Broker {
         verdict: Verdict,
         answer: Settled,
     ) {
-        settle::settle(member, msg_id, attempt, verdict, answer);
+        settle::settle(self, member, msg_id, attempt, verdict, answer);
     }
 
     /// The peer has confirmed all bytes up to this position (P6).

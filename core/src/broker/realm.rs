@@ -117,6 +117,14 @@ impl Realm {
     pub(super) fn queue_metrics(&self, entry: &KeyEntry) -> QueueMetrics {
         QueueMetrics {
             delivered: entry.delivered.clone(),
+            ..self.left_metrics()
+        }
+    }
+
+    /// What the queue of an ended subscription counts in: it delivers nothing.
+    pub(super) fn left_metrics(&self) -> QueueMetrics {
+        QueueMetrics {
+            delivered: Counter::default(),
             dead_letters: self.dead_letters.clone(),
             ack_timeouts: self.ack_timeouts.clone(),
             expired: self.expired.clone(),

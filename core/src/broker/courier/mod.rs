@@ -100,6 +100,8 @@ pub(super) enum Input {
     Due(Result<Due>),
     /// See [`Effect::Browse`].
     Browsed(Result<Vec<Entry>>),
+    /// See [`Effect::Look`].
+    Looked(Result<Vec<Entry>>),
     /// See [`Effect::Write`].
     Written(Result<()>),
     /// See [`Effect::Settle`].
@@ -136,6 +138,8 @@ pub(super) enum Effect {
     Due(PageLimit),
     /// Look at exceptions by seq, due or not.
     Browse { after: Seq },
+    /// Look at one entry that is not in hand.
+    Look { seq: Seq },
     /// Write a change.
     Write(QueueChange),
     /// Settle entries that are not in hand.

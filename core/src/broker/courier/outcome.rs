@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::clock::Elapsed;
 use crate::model::RetryPolicy;
-use crate::store::Seq;
+use crate::store::{Entry as Stored, Seq};
 
 use super::super::queue::{Answer, Item, Mode, Outcome, Verdict, What};
 use super::Effect;
-use super::entry::{Held, Out, Place, Row, Slot};
+use super::entry::{Entry, Held, Out, Place, Row, Slot};
 use super::state::State;
 
 /// The longest wait a nack may ask for.
@@ -56,12 +56,17 @@ impl State {
                 },
                 out,
             ) if out.is_some() || !requeue => {
-                let reason = reason.unwrap_or_else(|| Arc::from("rejected by the consumer"));
                 let retry = out.map_or(self.start.retry, |out| self.retry_of(out.seat));
-                self.fail(slot, reason, &retry, delay, requeue);
+                self.fail(
+                    slot,
+                    reason.unwrap_or_else(rejected),
+                    &retry,
+                    delay,
+                    requeue,
+                );
                 Outcome::Ok { duplicate: false }
             }
-            // It is back already: there is nothing more to give back.
+            // It is back already: there is nothing more to give back, and no clock runs.
             (What::Nack { .. }, _) => Outcome::Ok { duplicate: true },
             (What::Working, Some(out)) => {
                 self.restart(slot, out);
@@ -70,7 +75,7 @@ impl State {
                     Outcome::Ok { duplicate: false },
                 ));
             }
-            (What::Working, None) => Outcome::Unknown,
+            (What::Working, None) => Outcome::Ok { duplicate: true },
         };
         self.answer(slot, verdict.answer, outcome, effects);
     }
@@ -91,13 +96,56 @@ impl State {
             None if slot.number() <= self.last_live => Outcome::Ok { duplicate: true },
             None => Outcome::Unknown,
             Some(_) if !self.is_backed() => Outcome::Unknown,
+            Some(_) if self.loading.asked() >= MOST_WAITING => Outcome::Failed(too_many()),
             Some(seq) => match verdict.what {
-                What::Ack if self.loading.asked() >= MOST_WAITING => Outcome::Failed(too_many()),
                 What::Ack => return self.look_up(seq, verdict.answer),
+                _ if self.was_out(seq) => return self.look_at(seq, verdict),
                 _ => Outcome::Unknown,
             },
         };
         effects.push(Effect::Answer(verdict.answer, outcome));
+    }
+
+    /// A NACK or WORKING for an entry that was not in hand, which the store has like this.
+    pub(super) fn judge_stored(
+        &mut self,
+        slot: Slot,
+        verdict: Verdict,
+        stored: Option<Stored>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(held) = self.held.get(&slot) {
+            if !matches!(held.place, Place::Out(_)) {
+                return self.judge(verdict, effects);
+            }
+            // It is out again: that is another delivery than the one it was said of.
+            let outcome = Outcome::Ok { duplicate: true };
+            return effects.push(Effect::Answer(verdict.answer, outcome));
+        }
+        let stored = stored.filter(|stored| !self.over.contains_key(&stored.seq));
+        let Some(stored) = stored else {
+            return effects.push(Effect::Answer(verdict.answer, Outcome::Unknown));
+        };
+        if verdict.attempt.is_some_and(|said| said < stored.attempts) {
+            return effects.push(Effect::Answer(verdict.answer, Outcome::Stale));
+        }
+        let What::Nack {
+            requeue: false,
+            reason,
+            ..
+        } = verdict.what
+        else {
+            let outcome = Outcome::Ok { duplicate: true };
+            return effects.push(Effect::Answer(verdict.answer, outcome));
+        };
+        self.skip_if_out(stored.seq);
+        let entry = Entry::excepted(stored);
+        let place = Place::Parked;
+        self.held.insert(slot, Held { entry, place });
+        let retry = self.start.retry;
+        self.fail(slot, reason.unwrap_or_else(rejected), &retry, None, false);
+        let outcome = Outcome::Ok { duplicate: false };
+        self.answer(slot, verdict.answer, outcome, effects);
     }
 
     /// The ack clock of a delivery starts anew (P13).
@@ -358,6 +406,10 @@ impl State {
         let retry = self.retry_of(out.seat);
         self.fail(slot, reason.into(), &retry, None, true);
     }
+}
+
+fn rejected() -> Arc<str> {
+    Arc::from("rejected by the consumer")
 }
 
 fn too_many() -> crate::Error {

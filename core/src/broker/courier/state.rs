@@ -197,6 +197,7 @@ impl State {
             Input::Paged(page) => self.paged(page),
             Input::Due(due) => self.due_read(due),
             Input::Browsed(entries) => self.browsed(entries),
+            Input::Looked(entries) => self.looked(entries, effects),
             Input::Written(outcome) => self.written(outcome, effects),
             Input::Settled(outcome) => self.looked_up(outcome, effects),
         }

@@ -75,6 +75,7 @@ impl Store for Gate {
         fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page>;
         fn due(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Due>;
         fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()>;
+        fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>>;
         fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>>;
         fn depth(&self, queue: QueueId) -> Pending<Depth>;
         fn realm_depth(&self, realm: &RealmId) -> Pending<Depth>;

@@ -287,6 +287,51 @@ async fn an_ack_settles_from_any_session_of_the_owner_and_twice_is_a_duplicate()
 }
 
 #[tokio::test]
+async fn what_an_ended_subscription_left_is_settled_by_its_owner_alone() {
+    let world = world().await;
+    let producer = world.producer("p");
+    let consumer = world.consumer("c").await;
+    let request = wish("c", "x").durable().ack();
+    consumer.subscribe(request.clone()).await.unwrap();
+    for body in ["1", "2", "3", "4"] {
+        producer.publish(message("p", "x", body)).await.unwrap();
+    }
+    let lines = consumer.wait_for(4).await;
+    let ids: Vec<String> = lines.iter().map(|line| id_of(line)).collect();
+    let end = unsubscribe("tyo-mq-all-x", false);
+    let broker = &world.broker;
+    // The first one is on its way to the store when the subscription ends.
+    let (tell, first) = tokio::sync::oneshot::channel();
+    let told = Box::new(move |result| tell.send(result).unwrap());
+    broker.settle(&consumer.member, &ids[0], None, Verdict::Ack, told);
+    let ended = broker.unsubscribe(&consumer.member, end).await.unwrap();
+    assert_eq!(ended.removed, 1);
+    assert_eq!(first.await.unwrap(), Ok(false));
+    assert_eq!(consumer.settle(&ids[1], Verdict::Ack).await, Ok(false));
+    assert_eq!(consumer.settle(&ids[1], Verdict::Ack).await, Ok(true));
+    let stranger = world.consumer("other").await;
+    let error = stranger.settle(&ids[2], Verdict::Ack).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
+    let foreign = world.join_in(&RealmId::parse("other").unwrap());
+    let error = foreign.settle(&ids[2], Verdict::Ack).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeliveryUnknown);
+    consumer.leave(Leave::Failed);
+    let back = world.consumer("c").await;
+    assert_eq!(back.settle(&ids[2], Verdict::Working).await, Ok(true));
+    let never = Verdict::Nack {
+        delay: None,
+        requeue: false,
+        reason: Some("bad".into()),
+    };
+    assert_eq!(back.settle(&ids[2], never).await, Ok(false));
+    let dead = broker.dead_letters(&RealmId::default(), None, 10).await;
+    assert_eq!(dead.unwrap().len(), 1);
+    assert_eq!(back.subscribe(request).await.unwrap().queued, 1);
+    back.wait_for(1).await;
+    assert_eq!((back.bodies(), id_of(&back.lines()[0])), (vec!["4".to_owned()], ids[3].clone()));
+}
+
+#[tokio::test]
 async fn two_names_of_one_session_settle_each_its_own_copy() {
     let world = world().await;
     let session = world.join();

@@ -186,6 +186,10 @@ impl Bench {
                 let entries = self.maps.browse(after, self.page);
                 Input::Browsed(self.or_fail(|_| entries))
             }
+            Effect::Look { seq } => {
+                let entries = self.maps.browse(seq.saturating_sub(1), 1);
+                Input::Looked(self.or_fail(|_| entries))
+            }
             Effect::Write(change) => Input::Written(self.or_fail(|maps| maps.update(change))),
             Effect::Settle(seqs) => Input::Settled(self.or_fail(|maps| maps.settle(&seqs))),
         };

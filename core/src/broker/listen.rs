@@ -35,6 +35,8 @@ pub(super) struct Listener {
     /// Set once the queue is open; a volatile one has no slot.
     pub(super) queue: OnceLock<Arc<Queue>>,
     pub(super) slot: OnceLock<Arc<Slot>>,
+    /// Set by UNSUBSCRIBE: whether its backlog goes too.
+    pub(super) ended: OnceLock<bool>,
 }
 
 impl Listener {

@@ -14,6 +14,7 @@ use super::member::Member;
 use super::ports::Action;
 use super::queue;
 use super::realm::{Consumer, Realm, SlotKey, State};
+use super::registry;
 use super::request::{SubscribeRequest, Subscribed};
 use super::{Answer, Broker, ready};
 use crate::model::{ConsumerId, Key, SubscriptionOptions};
@@ -29,17 +30,17 @@ pub(super) fn subscribe(
     member: &Arc<Member>,
     request: SubscribeRequest,
 ) -> Answer<Subscribed> {
+    let (listener, request, mail) = match enlist(broker, member, request) {
+        Ok(done) => done,
+        Err(error) => return ready(Err(error)),
+    };
+    mail.send();
     let identity = identity(&request);
     let mut subscribed = Subscribed {
         key: request.key.clone(),
         queued: 0,
         session_only: request.options.durable && identity.is_none(),
     };
-    let (listener, mail) = match enlist(broker, member, &request, identity.as_ref()) {
-        Ok(done) => done,
-        Err(error) => return ready(Err(error)),
-    };
-    mail.send();
     let Some(identity) = identity.filter(|_| listener.is_remembered) else {
         return ready(Ok(subscribed));
     };
@@ -78,10 +79,13 @@ fn stopped() -> Error {
 /// Whose queue remembers a subscription: the group's, or the consumer id's; an anonymous consumer
 /// without an id is not remembered (P4).
 pub(super) fn identity(request: &SubscribeRequest) -> Option<(QueueKind, Arc<str>)> {
+    identity_if(request, request.options.durable)
+}
+
+fn identity_if(request: &SubscribeRequest, is_durable: bool) -> Option<(QueueKind, Arc<str>)> {
     if let Some(group) = &request.options.group {
         let is_named = request.consumer_id.is_some() || !request.consumer.is_anonymous();
-        return (is_named || request.options.durable)
-            .then(|| (QueueKind::Group, group.shared().clone()));
+        return (is_named || is_durable).then(|| (QueueKind::Group, group.shared().clone()));
     }
     if let Some(id) = &request.consumer_id {
         return Some((QueueKind::Consumer, id.shared().clone()));
@@ -114,33 +118,51 @@ fn spec(
     }
 }
 
-/// Everything that needs no store: checks, the name, the tables. Listens from here on.
+/// Everything that needs no store: checks, the name, the tables. Listens from here on, by the request
+/// as it counts.
 fn enlist(
     broker: &Arc<Broker>,
     member: &Arc<Member>,
-    request: &SubscribeRequest,
-    identity: Option<&(QueueKind, Arc<str>)>,
-) -> Result<(Arc<Listener>, Mail)> {
+    mut request: SubscribeRequest,
+) -> Result<(Arc<Listener>, SubscribeRequest, Mail)> {
     let realm = member.realm_state();
     let mut state = realm.state.lock();
     if broker.is_closing() || member.has_left() {
         return Err(stopped());
     }
-    check_rights(broker, member, request)?;
-    check_name(&state, member, request)?;
-    let slot_key = identity.map(|(kind, name)| (request.key.clone(), *kind, name.clone()));
-    check_queue(realm, &state, request, slot_key.as_ref())?;
+    check_rights(broker, member, &request)?;
+    check_name(&state, member, &request)?;
+    request.options.durable |= is_durable_queue(&state, &request);
+    let request = request;
+    let slot_key = registry::slot_key(&request);
+    check_queue(realm, &state, &request, slot_key.as_ref())?;
     let name = &request.consumer;
-    if let Some((QueueKind::Consumer, id)) = identity
+    if let Some((_, QueueKind::Consumer, id)) = &slot_key
         && let Some(consumer) = state.consumers.get_mut(name)
     {
         consumer.ids.insert(id.clone());
     }
     state.keep(&Arc::new(request.clone()));
-    let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, request));
-    let listener = attach::listen(broker, member, &mut state, request, slot_key.as_ref(), true);
+    let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, &request));
+    let slot_key = slot_key.as_ref();
+    let listener = attach::listen(broker, member, &mut state, &request, slot_key, true);
     let mail = awareness::subscribed(broker, &state, name, &request.key);
-    Ok((listener, mail))
+    drop(state);
+    Ok((listener, request, mail))
+}
+
+/// Whether the queue of a request is durable already, whatever the request says: one that may be
+/// shared stays so until its subscriptions end (P5).
+fn is_durable_queue(state: &State, request: &SubscribeRequest) -> bool {
+    let Some((kind, name)) = identity_if(request, true) else {
+        return false;
+    };
+    let is_own = kind == QueueKind::Consumer && name == *request.consumer.shared();
+    let slot_key = (request.key.clone(), kind, name);
+    let users = state.users.get(&slot_key);
+    let by_others = users.is_some_and(|users| users.is_durable_without(&request.consumer));
+    let slot = state.slots.get(&slot_key).filter(|_| !is_own);
+    by_others || slot.is_some_and(|slot| slot.state.lock().settings.durable)
 }
 
 fn check_rights(broker: &Broker, member: &Member, request: &SubscribeRequest) -> Result<()> {

@@ -6,8 +6,8 @@ use super::attach;
 use super::awareness::{self, Mail};
 use super::member::Member;
 use super::queue;
-use super::registry;
 use super::realm::{Realm, SlotKey, State};
+use super::registry;
 use super::request::{SubscribeRequest, Unsubscribe, UnsubscribeRequest, Unsubscribed};
 use super::{Answer, Broker, ready};
 use crate::model::{ConsumerId, ConsumerName, Key};
@@ -38,7 +38,7 @@ pub(super) fn unsubscribe(
                         detach(broker, member, &mut state, &name, &key);
                     }
                     Some(Found::Subscription) => {
-                        let (mail, queue) = end(broker, member, &mut state, &name, &key, id);
+                        let (mail, queue) = end(broker, member, &mut state, &name, &key, request);
                         mails.push(mail);
                         queues.extend(queue);
                     }
@@ -167,7 +167,7 @@ fn end(
     state: &mut State,
     name: &ConsumerName,
     key: &Arc<Key>,
-    id: Option<&ConsumerId>,
+    what: &UnsubscribeRequest,
 ) -> (Mail, Option<QueueId>) {
     let realm = member.realm_state();
     let mail = awareness::unsubscribed(broker, state, name, key);
@@ -175,16 +175,18 @@ fn end(
     let place = (key.clone(), name.clone());
     let listener = member.names.lock().listeners.swap_remove(&place);
     if let Some(listener) = &listener {
+        // Should its queue be opened only now, it is not to be remembered.
+        let _ = listener.ended.set(what.purge);
         attach::withdraw(broker, realm, state, listener, queue::Leave::Unsubscribed);
     }
     let slot_key = request.and_then(|request| registry::slot_key(&request));
-    let slot_key = slot_key.or_else(|| own_slot(state, name, key, id));
+    let slot_key = slot_key.or_else(|| own_slot(state, name, key, what.consumer_id.as_ref()));
     let queue = slot_key.and_then(|slot_key| release(realm, state, &slot_key));
     (mail, queue)
 }
 
-/// Takes a queue that nobody else uses out of the tables.
-fn release(realm: &Realm, state: &mut State, slot_key: &SlotKey) -> Option<QueueId> {
+/// Takes a queue that nobody uses any more out of the tables.
+pub(super) fn release(realm: &Realm, state: &mut State, slot_key: &SlotKey) -> Option<QueueId> {
     let slot = state.slots.get(slot_key)?;
     if slot.is_attached() || state.is_used(slot_key) {
         return None;

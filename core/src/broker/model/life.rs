@@ -88,8 +88,6 @@ pub(super) struct Life {
     /// Who holds a name, and as which client.
     pub(super) holders: BTreeMap<usize, (usize, Option<u8>)>,
     pub(super) producers: BTreeMap<usize, (usize, Option<u8>)>,
-    /// Whether the queue of a group or of the shared consumer id is durable.
-    pub(super) durable: BTreeMap<(usize, bool), bool>,
     /// What each name has subscribed to, connected or not.
     /// The first message since the store refused: couriers may not know where their log ends.
     pub(super) blind_from: Option<usize>,
@@ -155,7 +153,6 @@ impl Life {
             slots: [None; 4],
             holders: BTreeMap::new(),
             producers: BTreeMap::new(),
-            durable: BTreeMap::new(),
             blind_from: None,
             in_stall: Vec::new(),
             registry: BTreeMap::new(),

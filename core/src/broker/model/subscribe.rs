@@ -128,13 +128,22 @@ impl Life {
     }
 
     pub(super) fn subscribe(&mut self, session: usize, mut wish: Wish) {
-        if wish.who != Who::Own {
-            // A queue that several share is durable or not for all of them, as the first one says.
-            let shared = (wish.key, wish.who == Who::Group);
-            wish.durable = *self.durable.entry(shared).or_insert(wish.durable);
-        }
         if self.sessions[session].is_waiting {
             return;
+        }
+        if wish.who != Who::Own {
+            // A queue that several share is durable for all of them from the first one on that says
+            // so. Those who sat there before are told apart by nobody here.
+            let shared = self.qid(session, &Wish { durable: true, ..wish.clone() });
+            let queue = shared.and_then(|qid| self.book.queues.get(&qid));
+            match queue.map_or(Tri::No, |queue| queue.every) {
+                Tri::Yes => wish.durable = true,
+                Tri::Maybe => return,
+                Tri::No if queue.is_some_and(|queue| !queue.seats.is_empty()) => {
+                    wish.durable = false;
+                }
+                Tri::No => {}
+            }
         }
         // A change between durable and plain that the store refuses leaves both (it said no).
         let wanted = if wish.durable { Tri::Yes } else { Tri::No };

@@ -16,9 +16,9 @@ use crate::store::{QueueId, Seq};
 
 mod machine;
 
-use super::super::ports::SessionId;
+use super::super::ports::{Nobody, SessionId};
 use super::super::queue::{Item, Leave, Mode, Outcome, Seat, Verdict, What};
-use super::link::NoLink;
+use super::link::NoHead;
 use super::maps::Maps;
 use super::{Input, Now, Slot, Start, State, Style};
 
@@ -166,8 +166,8 @@ impl Bench {
         let retry = RetryPolicy::new(Some(self.max_attempts), Some(DELAY), Backoff::Fixed, None);
         let seat = Seat {
             session: SessionId(session),
-            outbox: Arc::new(NoLink),
-            head: Arc::new(NoLink),
+            outbox: Arc::new(Nobody),
+            head: Arc::new(NoHead),
             mode,
             prefetch,
             prefetch_bytes: 8 << 20,

@@ -95,6 +95,18 @@ impl State {
         again.or_else(|| self.fresh.front().filter(|_| self.is_backed()))
     }
 
+    /// Whether a live copy that could go has its turn before the stored entry `seq`.
+    pub(super) fn is_live_next(&self, seq: Seq) -> bool {
+        let mut posts = self.live.iter().filter_map(|at| self.seats.get(*at));
+        posts.any(|post| {
+            let first = post.live.front().filter(|_| !post.apart);
+            first.is_some_and(|copy| {
+                let is_before = copy.after.is_some_and(|after| after < seq);
+                is_before && post.fits(copy.entry.message.size())
+            })
+        })
+    }
+
     /// Whether the stored entry that held up live copies is out of their way.
     pub(super) fn is_past(&self, holder: Option<Seq>) -> bool {
         holder.is_some_and(|holder| self.front().is_none_or(|front| front > holder))
@@ -159,6 +171,10 @@ impl State {
             let first = post.live.front()?;
             let after = first.after?;
             if front.is_some_and(|front| front <= after) {
+                return None;
+            }
+            let key = first.entry.message.key.as_ref();
+            if self.keys.is_full() && key.is_some_and(|key| self.keys.is_busy(at + 1, key)) {
                 return None;
             }
             let mut copy = post.live.pop_front()?;

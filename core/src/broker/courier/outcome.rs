@@ -172,21 +172,16 @@ impl State {
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Held> {
         self.unplace(slot);
         let held = self.held.remove(&slot)?;
-        if let Some(key) = &held.entry.message.key
-            && let Some(next) = self.keys.release(held.entry.home, key, slot)
-        {
-            let is_suspect = self
-                .held
-                .get(&next)
-                .is_some_and(|held| held.entry.is_suspect());
-            self.put(
-                next,
-                if is_suspect {
-                    Place::Suspect
-                } else {
-                    Place::Again
-                },
-            );
+        let key = held.entry.message.key.as_ref();
+        let freed = key.map(|key| self.keys.release(key, slot));
+        for next in freed.into_iter().flatten() {
+            let next_held = self.held.get(&next);
+            let is_suspect = next_held.is_some_and(|held| held.entry.is_suspect());
+            let place = match is_suspect {
+                true => Place::Suspect,
+                false => Place::Again,
+            };
+            self.put(next, place);
         }
         Some(held)
     }

@@ -309,11 +309,13 @@ impl State {
         self.start.queue.is_some() && !self.is_gone
     }
 
-    /// Whether stored entries are not out yet, or live copies wait behind some.
+    /// Whether stored entries are not out yet, or live copies wait behind some or have to keep to
+    /// an ordering key.
     pub(crate) fn has_ahead(&self) -> bool {
         let stored = self.is_backed()
             && (!self.fresh.is_caught_up() || self.loading.is_starting() || !self.again.is_empty());
-        stored || !self.live.is_empty()
+        // What has a key that is held must not pass by.
+        stored || !self.live.is_empty() || !self.keys.is_empty()
     }
 
     /// Nobody is here and nothing is left to be written or answered.

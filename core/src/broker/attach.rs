@@ -212,6 +212,7 @@ fn seat_of(broker: &Broker, listener: &Listener, request: &SubscribeRequest) -> 
         prefetch_bytes: broker.config.prefetch_bytes,
         retry,
         filter: listener.filter.clone(),
+        floor: listener.entry.end(),
         lost: Arc::new(move |count| member.lost(&key, count, &*encode)),
     }
 }

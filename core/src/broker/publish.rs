@@ -416,7 +416,7 @@ pub(super) fn flush(broker: &Arc<Broker>, member: &Arc<Member>, batch: &mut Batc
         if segment.manner.waits {
             waits = true;
         } else {
-            segment.send();
+            segment.send(member);
         }
     }
     if waits {

@@ -195,9 +195,9 @@ impl Queue {
     }
 
     /// A live copy for an attached session of a plain subscription that must be tracked, or must
-    /// wait behind stored entries (P8). Dropped and counted if nobody is attached or too many wait,
+    /// wait behind stored entries: those its producer stored before it, up to `behind` (P8). Dropped and counted if nobody is attached or too many wait,
     /// of which the session is told (P23).
-    pub(crate) fn live(self: &Arc<Self>, session: SessionId, message: &Arc<Message>) {
+    pub(crate) fn live(self: &Arc<Self>, session: SessionId, message: &Arc<Message>, behind: Seq) {
         let mut inbox = self.inbox.lock();
         let is_alone = inbox.start.is_some() && inbox.inputs.is_empty();
         let size = message.size();
@@ -219,6 +219,7 @@ impl Queue {
             session,
             n: inbox.last_live,
             message: Arc::clone(message),
+            behind,
         };
         self.tell(inbox, input);
     }

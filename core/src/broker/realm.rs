@@ -238,6 +238,7 @@ impl Realm {
             }),
         });
         entry.set_log(Some(record.log));
+        entry.raise_end(record.head);
         if !settings.durable {
             state.plain_order.push_back(slot_key.clone());
         }

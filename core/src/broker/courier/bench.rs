@@ -173,6 +173,7 @@ impl Bench {
             prefetch_bytes: 8 << 20,
             retry: retry.unwrap(),
             filter: None,
+            floor: self.maps.log.len() as Seq,
             lost: Arc::new(|_| ()),
         };
         let client = self.clients.entry(session).or_insert(Client {
@@ -283,6 +284,7 @@ impl Bench {
             session,
             n,
             message,
+            behind: self.maps.log.len() as Seq,
         });
         Slot::live(n)
     }

@@ -225,9 +225,6 @@ impl State {
                 self.loading.page_backoff.worked();
                 self.tally.expired += page.expired;
                 self.fresh.page(page);
-                if let Some(head) = self.fresh.head() {
-                    self.place_live(head);
-                }
                 if self.fresh.has_no_page() {
                     // Nothing in it was for this queue; `low` must not wait for something that is.
                     self.ledger.pass_up_to(self.fresh.read_up_to());

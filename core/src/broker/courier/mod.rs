@@ -68,11 +68,12 @@ pub(super) enum Input {
     Feed(Seq, Arc<Message>),
     /// Entries up to this one are in the log and were not fed.
     Missed(Seq),
-    /// A live copy for one session.
+    /// A live copy for one session, whose producer has stored entries up to `behind` before it.
     Live {
         session: SessionId,
         n: u64,
         message: Arc<Message>,
+        behind: Seq,
     },
     /// Live copies for a session that were dropped, and counted, before they came here.
     Lost(SessionId, u64),

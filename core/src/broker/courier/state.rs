@@ -157,19 +157,14 @@ impl State {
                 self.seats.attach(seat);
             }
             Input::Detach(session, how) => self.detach(session, how),
-            Input::Feed(seq, message) => {
-                if !self.live.is_empty() && self.fresh.head().is_none() {
-                    // Copies that came before it go before it (P8).
-                    self.place_live(seq - 1);
-                }
-                self.fresh.feed(seq, message);
-            }
+            Input::Feed(seq, message) => self.fresh.feed(seq, message),
             Input::Missed(seq) => self.fresh.missed(seq),
             Input::Live {
                 session,
                 n,
                 message,
-            } => self.take_live(session, n, message),
+                behind,
+            } => self.take_live(session, n, message, behind),
             Input::Lost(session, count) => self.lose(session, count),
             Input::Verdict(verdict) => self.judge(verdict, effects),
             Input::Confirmed(session, position) => self.confirmed(session, position, effects),

@@ -89,10 +89,6 @@ pub(super) struct Life {
     pub(super) holders: BTreeMap<usize, (usize, Option<u8>)>,
     pub(super) producers: BTreeMap<usize, (usize, Option<u8>)>,
     /// What each name has subscribed to, connected or not.
-    /// The first message since the store refused: couriers may not know where their log ends.
-    pub(super) blind_from: Option<usize>,
-    /// What was produced since the store has stalled.
-    pub(super) in_stall: Vec<usize>,
     pub(super) registry: BTreeMap<(usize, usize), Wish>,
     pub(super) claims: Vec<Claim>,
     /// SUBSCRIBEs whose session has the name now.
@@ -153,8 +149,6 @@ impl Life {
             slots: [None; 4],
             holders: BTreeMap::new(),
             producers: BTreeMap::new(),
-            blind_from: None,
-            in_stall: Vec::new(),
             registry: BTreeMap::new(),
             claims: Vec::new(),
             granted: Vec::new(),

@@ -134,15 +134,20 @@ impl Life {
         if wish.who != Who::Own {
             // A queue that several share is durable for all of them from the first one on that says
             // so. Those who sat there before are told apart by nobody here.
-            let shared = self.qid(session, &Wish { durable: true, ..wish.clone() });
+            let durable = Wish {
+                durable: true,
+                ..wish.clone()
+            };
+            let shared = self.qid(session, &durable);
+            let mut openings = self.openings.iter();
+            let is_opening = openings.any(|opening| self.qid(0, &opening.wish) == shared);
             let queue = shared.and_then(|qid| self.book.queues.get(&qid));
+            let is_used = is_opening || queue.is_some_and(|queue| !queue.seats.is_empty());
             match queue.map_or(Tri::No, |queue| queue.every) {
                 Tri::Yes => wish.durable = true,
-                Tri::Maybe => return,
-                Tri::No if queue.is_some_and(|queue| !queue.seats.is_empty()) => {
-                    wish.durable = false;
-                }
-                Tri::No => {}
+                Tri::Maybe if is_used || !wish.durable => return,
+                Tri::Maybe => {}
+                Tri::No => wish.durable &= !is_used,
             }
         }
         // A change between durable and plain that the store refuses leaves both (it said no).

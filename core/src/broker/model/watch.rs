@@ -46,7 +46,6 @@ impl Life {
         }
         self.book.just_left.clear();
         if self.is_well() {
-            self.blind_from = None;
             self.nothing_waits_in_vain();
         }
         if self.is_stalled || self.is_refusing {

@@ -45,6 +45,8 @@ pub(crate) struct Seat {
     pub(crate) retry: RetryPolicy,
     /// What it may see of what is stored; `None`: all (P30).
     pub(crate) filter: Option<Arc<dyn Filter>>,
+    /// The end of the log when it came: live copies go behind that (P5).
+    pub(crate) floor: Seq,
     /// Hears how many live copies for it were dropped because too many waited, once there is room
     /// again (P23).
     pub(crate) lost: Arc<dyn Fn(u64) + Send + Sync>,

@@ -185,6 +185,7 @@ impl Rig {
             prefetch_bytes: 8 << 20,
             retry: RetryPolicy::default(),
             filter: None,
+            floor: 0,
             lost: Arc::new(|_| ()),
         };
         self.queue.attach(seat, false);
@@ -396,7 +397,7 @@ async fn live_copies_without_a_store_are_tracked_and_go_with_their_session() {
     let rig = Rig { queue, ..rig };
     let line = rig.attach(1, Mode::Ack { timeout: TIMEOUT }, 10);
     for _ in 0..3 {
-        rig.queue.live(SessionId(1), &message(None, None, 10));
+        rig.queue.live(SessionId(1), &message(None, None, 10), 0);
     }
     let got = line.until(3).await;
     assert!(got[0].0.starts_with('~'));

@@ -160,3 +160,24 @@ async fn who_shares_a_queue_that_becomes_durable_gets_everything_from_it_once() 
     bodies.sort_unstable();
     assert_eq!(bodies, ["1", "2", "3"]);
 }
+
+#[tokio::test]
+async fn a_producer_hears_of_a_consumer_until_its_last_key_ends() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    for what in ["p:a", "p:b", "p:a", "a"] {
+        consumer.subscribe(wish("c", what)).await.unwrap();
+    }
+    let mut heard = Vec::new();
+    for what in ["p:a", "p:b", "a"] {
+        let end = unsubscribe(what, false);
+        let ended = world.broker.unsubscribe(&consumer.member, end).await;
+        assert_eq!(ended.unwrap().removed, 1);
+        heard.push(world.producer("p").lines());
+    }
+    let list = |keys: &str| vec![format!("SUBSCRIBE-TO-id-p c [{keys}] Some(true)")];
+    assert_eq!(
+        heard,
+        [list("tyo-mq-all-a,p-b"), list("tyo-mq-all-a"), vec![]]
+    );
+}

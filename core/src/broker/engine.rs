@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::clock::Clock;
 use crate::metrics::Counter;
 use crate::store::SharedStore;
 
 use super::ports::Encode;
+
+/// Queues that are not remembered and that the store may be asked for at once.
+const MOST_LOOK_UPS: usize = 4_096;
 
 /// Limits of the durable engine.
 #[derive(Debug, Clone, Copy)]
@@ -91,6 +94,8 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     /// Couriers that run.
     running: watch::Sender<usize>,
+    /// For verdicts on queues that are not remembered, while the store is asked for them.
+    pub(crate) look_ups: Arc<Semaphore>,
     numbers: AtomicU64,
 }
 
@@ -111,6 +116,7 @@ impl Engine {
             config,
             counters: Counters::default(),
             running: watch::Sender::new(0),
+            look_ups: Arc::new(Semaphore::new(MOST_LOOK_UPS)),
             numbers: AtomicU64::new(first),
         })
     }

@@ -29,7 +29,7 @@ impl State {
         update: &QueueChange,
         now: Timestamp,
     ) -> Result<Look<Waits>> {
-        let queue = self.live(id)?;
+        let queue = self.any(id)?;
         let seqs = update.except.iter().map(|row| row.seq);
         let mut seqs = seqs.chain(update.bury.iter().map(|burial| burial.seq));
         let away = seqs.find(|seq| {
@@ -70,6 +70,7 @@ impl State {
         if !cells.is_empty() || !update.clear.is_empty() || !update.done.is_empty() {
             waits.extend(self.ack_then(id, cells));
         }
+        self.end_left(id);
         Ok(Look::Found(waits))
     }
 
@@ -158,7 +159,7 @@ impl State {
     }
 
     pub(super) fn settle(&mut self, id: QueueId, seqs: &[Seq]) -> Result<(Vec<Settled>, Waits)> {
-        self.live(id)?;
+        self.any(id)?;
         let mut cells = Vec::new();
         let mut answers = Vec::with_capacity(seqs.len());
         for seq in seqs {
@@ -175,6 +176,7 @@ impl State {
             })?);
         }
         let waits = self.ack_then(id, cells);
+        self.end_left(id);
         Ok((answers, waits))
     }
 

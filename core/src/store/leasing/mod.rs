@@ -296,6 +296,11 @@ impl<S: SimpleStore> Store for Leasing<S> {
         })
     }
 
+    fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
+        self.shared
+            .look(queue, move |state| Ok(Look::Found(state.left_over(queue))))
+    }
+
     fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
         self.shared.look_then(queue, move |state| {
             state.settle(queue, &seqs).map(Look::Found)

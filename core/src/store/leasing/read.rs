@@ -165,7 +165,7 @@ impl State {
         after: Seq,
         limit: PageLimit,
     ) -> Result<Look<Vec<Entry>>> {
-        let queue = self.live(id)?;
+        let queue = self.any(id)?;
         let committed = self.log_of(queue)?.committed();
         let (entries, missing) = look(queue, after, committed, limit);
         match missing {

@@ -68,12 +68,9 @@ impl<S: SimpleStore> Shared<S> {
     ) -> Pending<T> {
         let shared = Arc::clone(self);
         let mut look = move || {
-            shared.locked(|state| {
-                state.live(queue)?;
-                match state.learn(queue) {
-                    Some(waits) => Ok(Look::Wait(waits)),
-                    None => look(state),
-                }
+            shared.locked(|state| match state.learn(queue) {
+                Some(waits) => Ok(Look::Wait(waits)),
+                None => look(state),
             })
         };
         match look() {

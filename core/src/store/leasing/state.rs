@@ -134,6 +134,11 @@ impl State {
         queue.ok_or_else(no_queue)
     }
 
+    /// A queue, left-over or not.
+    pub(super) fn any(&self, id: QueueId) -> Result<&Queue> {
+        self.queues.get(&id).ok_or_else(no_queue)
+    }
+
     pub(super) fn log_of(&self, queue: &Queue) -> Result<&Log> {
         self.logs.get(&queue.log).ok_or_else(no_queue)
     }
@@ -181,7 +186,16 @@ impl State {
     }
 
     pub(super) fn record(&self, id: QueueId) -> Result<QueueRecord> {
-        let queue = self.live(id)?;
+        self.record_of(id, self.live(id)?)
+    }
+
+    /// A forgotten queue of which something is left.
+    pub(super) fn left_over(&self, id: QueueId) -> Option<QueueRecord> {
+        let queue = self.queues.get(&id).filter(|queue| queue.is_left)?;
+        self.record_of(id, queue).ok()
+    }
+
+    fn record_of(&self, id: QueueId, queue: &Queue) -> Result<QueueRecord> {
         let log = self.log_of(queue)?;
         Ok(QueueRecord {
             queue: id,

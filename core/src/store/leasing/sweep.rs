@@ -40,7 +40,7 @@ impl State {
     }
 
     /// Ends a left-over of which nothing is left.
-    fn end_left(&mut self, id: QueueId) {
+    pub(super) fn end_left(&mut self, id: QueueId) {
         let is_over = self
             .queues
             .get(&id)

@@ -180,15 +180,14 @@ class Server extends EventEmitter {
 /** The options as JSON can carry them, and a store of the user's own. */
 function plain(options) {
   if (typeof options !== 'object' || options === null) throw refused('options must be an object', 'config');
-  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, port, ...rest } = options;
+  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, data_dir, dataDir: folder, port, ...rest } = options;
   const given = storage ?? store ?? 'memory';
   const more = storage_options ?? storageOptions;
   const named = storage_module ?? storageModule;
   const kept = createStore(given, given instanceof MemoryStore ? undefined : named === undefined ? more : { module: named, ...more });
   const custom = kept instanceof CustomStore ? kept : null;
-  const dataDir = rest.data_dir ?? rest.dataDir ?? null;
-  if (custom !== null && dataDir !== null && typeof dataDir !== 'string') throw refused('option data_dir must be a path', 'config');
-  if (custom !== null) delete rest.data_dir, delete rest.dataDir;
+  const dataDir = data_dir ?? folder ?? null;
+  if (dataDir !== null && typeof dataDir !== 'string') throw refused('option data_dir must be a path', 'config');
   let text;
   try {
     // NaN would become null, which is absent.

@@ -1,6 +1,6 @@
 // Compiled by tsc, never run. A line after @ts-expect-error must be an error.
 import restante, { Factory, MessageQueue, Publisher, RestanteError, Server, Storage, Subscriber, constants, events } from 'restante';
-import type { Confirmation, ErrorCode, Message, Subscribed } from 'restante';
+import type { Confirmation, CustomStore, ErrorCode, Message, NewRow, Subscribed } from 'restante';
 
 interface Order {
   id: number;
@@ -84,6 +84,20 @@ async function broker(): Promise<void> {
   await server.stop({ timeout: 2 });
   // @ts-expect-error: not yet
   new Server({ storage: 'sqlite' });
+  const rows: (NewRow & { realm: string; event: string })[] = [];
+  const storage: CustomStore = {
+    enqueue: (realm, event, row) => (rows.push({ ...row, realm, event }), row.id),
+    dequeue: async (realm, event, consumer, { limit }) => rows.filter((row) => row.event === event && row.consumer_id === consumer).slice(0, limit),
+    ack: (id) => void rows.findIndex((row) => row.id === id),
+  };
+  new Server({ storage, data_dir: '/tmp' });
+  new Server({ storage: class implements CustomStore { enqueue = storage.enqueue; dequeue = storage.dequeue; ack = storage.ack; } });
+  new Server({ storage: async () => storage });
+  new Server({ storage: 'custom', storage_options: { module: './my-store' } });
+  // @ts-expect-error: ack is missing
+  new Server({ storage: { enqueue: storage.enqueue, dequeue: storage.dequeue } });
+  const gaps: string[] = server.getStats().store.gaps.map(({ promise }) => promise);
+  void gaps;
   void [port, online, waiting];
 }
 

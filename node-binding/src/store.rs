@@ -71,11 +71,17 @@ struct Calls {
 }
 
 /// Forgets a call when nobody waits for it any more.
-struct Interest(Arc<Bridge>, u32);
+struct Interest {
+    bridge: Arc<Bridge>,
+    id: u32,
+    is_over: bool,
+}
 
 impl Drop for Interest {
     fn drop(&mut self) {
-        self.0.calls.lock().waiting.remove(&self.1);
+        if !self.is_over {
+            self.bridge.calls.lock().waiting.remove(&self.id);
+        }
     }
 }
 
@@ -106,12 +112,18 @@ impl Bridge {
             calls.waiting.insert(last, settle);
             last
         };
-        let interest = Interest(Arc::clone(self), id);
+        let interest = Interest {
+            bridge: Arc::clone(self),
+            id,
+            is_over: false,
+        };
         self.port.tell(&[], &("call", id, method, arguments));
         self.port.ring();
         Pending::waiting(async move {
-            let _interest = interest;
-            answer.await.unwrap_or_else(|_| {
+            let mut interest = interest;
+            let answered = answer.await;
+            interest.is_over = true;
+            answered.unwrap_or_else(|_| {
                 Err(Error::new(ErrorKind::StoreUnavailable, "the store is gone"))
             })
         })
@@ -421,8 +433,12 @@ pub fn store_answers(broker: &External<Broker>, answers: String) -> Result<()> {
     };
     let answers: Vec<(u32, bool, &RawValue)> =
         serde_json::from_str(&answers).map_err(unreadable)?;
-    for (id, is_ok, value) in answers {
-        let settle = custom.store.bridge.calls.lock().waiting.remove(&id);
+    let settles: Vec<Option<Settle>> = {
+        let mut calls = custom.store.bridge.calls.lock();
+        let ids = answers.iter().map(|(id, ..)| calls.waiting.remove(id));
+        ids.collect()
+    };
+    for ((_, is_ok, value), settle) in answers.into_iter().zip(settles) {
         let Some(settle) = settle else {
             continue;
         };

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::config::{IdleEviction, ServerConfig};
+use super::config::{IdleEviction, ServerConfig, Storage};
 use crate::model::{duration_from_number, duration_from_text};
 use crate::store::Overflow;
+#[cfg(feature = "sqlite")]
+use crate::store::{SqliteOptions, Synchronous};
 use crate::transport::Cors;
 use crate::{Error, ErrorKind, Result};
 
@@ -286,19 +288,23 @@ impl Options {
     }
 
     fn storage(&mut self, config: &mut ServerConfig) -> Result<()> {
-        match self.get(&["storage", "store"]) {
-            None | Some(Value::Bool(true)) => {}
-            Some(Value::String(name)) if name.eq_ignore_ascii_case("memory") => {}
+        config.storage = match self.get(&["storage", "store"]) {
+            None | Some(Value::Bool(true)) => Storage::Memory,
+            Some(Value::String(name)) if name.eq_ignore_ascii_case("memory") => Storage::Memory,
+            #[cfg(feature = "sqlite")]
+            Some(Value::String(name)) if name.eq_ignore_ascii_case("sqlite") => {
+                Storage::Sqlite(SqliteOptions::default())
+            }
             Some(other) => {
-                let message = format!("storage {other}: this version has \"memory\" only");
+                let message =
+                    format!("storage {other}: this version has \"memory\" and \"sqlite\"");
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
-        }
-        let Some(value) = self.get(&["storage_options"]) else {
-            return Ok(());
         };
-        let Value::Object(members) = value else {
-            return Err(wrong("storage_options", "an object"));
+        let members = match self.get(&["storage_options"]) {
+            None => return Ok(()),
+            Some(Value::Object(members)) => members,
+            Some(_) => return Err(wrong("storage_options", "an object")),
         };
         let mut inner = Options {
             members,
@@ -306,9 +312,29 @@ impl Options {
             warnings: Vec::new(),
         };
         inner.duration(&["default_ttl"], &mut config.broker.default_ttl)?;
+        #[cfg(feature = "sqlite")]
+        if let Storage::Sqlite(options) = &mut config.storage {
+            inner.sqlite(options)?;
+        }
         inner.warn_unknown();
         self.warnings.append(&mut inner.warnings);
         Ok(())
+    }
+
+    #[cfg(feature = "sqlite")]
+    fn sqlite(&mut self, options: &mut SqliteOptions) -> Result<()> {
+        match self.text(&["filename"])? {
+            None => {}
+            Some(name) if name.is_empty() => return Err(wrong("filename", "a path")),
+            Some(name) if name == ":memory:" => options.path = None,
+            Some(name) => options.path = Some(name.into()),
+        }
+        match self.text(&["synchronous"])?.as_deref() {
+            None | Some("full") => {}
+            Some("normal") => options.synchronous = Synchronous::Normal,
+            Some(_) => return Err(wrong("synchronous", "\"full\" or \"normal\"")),
+        }
+        self.millis(&["busy_timeout"], &mut options.busy_timeout)
     }
 
     fn warn_unknown(&mut self) {
@@ -428,6 +454,27 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn options_of_a_sqlite_store_are_read_in_both_spellings() {
+        let read = |options: &str| {
+            let json = format!(r#"{{"storage":"sqlite","storageOptions":{options}}}"#);
+            match read(&json).storage {
+                Storage::Sqlite(options) => options,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(read("{}"), SqliteOptions::default());
+        let all = r#"{"filename":"x/y.db","synchronous":"normal","busyTimeout":50}"#;
+        let expected = SqliteOptions {
+            path: Some("x/y.db".into()),
+            synchronous: Synchronous::Normal,
+            busy_timeout: Duration::from_millis(50),
+        };
+        assert_eq!(read(all), expected);
+        assert_eq!(read(r#"{"filename":":memory:"}"#).path, None);
+    }
+
     #[test]
     fn a_wrong_value_names_its_option() {
         for (json, option) in [
@@ -437,6 +484,14 @@ mod tests {
             (r#"{"overflow":"oops"}"#, "overflow"),
             (r#"{"transports":[]}"#, "transports"),
             (r#"{"store_timeout":-1}"#, "store_timeout"),
+            (
+                r#"{"storage":"sqlite","storage_options":{"synchronous":"off"}}"#,
+                "synchronous",
+            ),
+            (
+                r#"{"storage":"sqlite","storage_options":{"busyTimeout":"2s"}}"#,
+                "busy_timeout",
+            ),
         ] {
             let error = ServerConfig::from_options(json).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::Config, "{json}");
@@ -458,10 +513,7 @@ mod tests {
                 .err()
                 .map(|error| error.kind())
         };
-        assert_eq!(
-            kind(r#"{"storage":"sqlite"}"#),
-            Some(ErrorKind::Unsupported)
-        );
+        assert_eq!(kind(r#"{"storage":"redis"}"#), Some(ErrorKind::Unsupported));
         assert_eq!(
             kind(r#"{"auth":{"token":"x"}}"#),
             Some(ErrorKind::Unsupported)

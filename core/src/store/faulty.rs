@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, Result};
 use super::{
     Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Maintained,
     Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
-    SharedStore, Store, StoreCounters,
+    SharedStore, Store, StoreCounters, StoreHealth,
 };
 
 /// A [`Store`] that passes calls on to another one, unless it is told to make trouble.
@@ -120,6 +120,10 @@ impl Store for FaultyStore {
 
     fn counters(&self) -> StoreCounters {
         self.inner.counters()
+    }
+
+    fn health(&self) -> StoreHealth {
+        self.inner.health()
     }
 
     fn queues(&self) -> Pending<Vec<QueueRecord>> {

@@ -77,7 +77,7 @@ fn held_beside_a_fast_reader(bounds: Bounds, prepare: impl Fn(&MemoryStore, Queu
         };
         now(store.update(fast.queue, change, Timestamp(0))).unwrap();
     }
-    let pieces = store.state.lock().logs[&idle.log].pieces_held();
+    let pieces = store.state.lock().logs[&idle.log].entries.held();
     assert!(pieces <= 8, "{pieces} pieces are held");
     held.iter()
         .filter(|message| message.strong_count() > 0)

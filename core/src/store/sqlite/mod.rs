@@ -21,6 +21,8 @@ mod line;
 mod open;
 mod options;
 mod read;
+#[cfg(test)]
+mod tests;
 mod uids;
 mod writer;
 

@@ -22,6 +22,8 @@ mod standing;
 )]
 mod state;
 mod sweep;
+#[cfg(test)]
+pub(super) mod tests;
 
 pub(super) use keep::{Entries, Held, Keep, Letter, Row, Uids};
 pub(super) use log::{Log, Totals};

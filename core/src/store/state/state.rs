@@ -156,11 +156,11 @@ impl<K: Keep> State<K> {
             let Change {
                 queue, log, keep, ..
             } = change;
-            queue.remember(log);
-            queue.set_durable(spec.settings.durable, log);
             if queue.settings != spec.settings {
                 keep.queue_set(id, &spec);
             }
+            queue.remember(log);
+            queue.set_durable(spec.settings.durable, log);
             queue.settings = spec.settings;
             queue.seen = now;
         })?;

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::super::state::tests::{MemorySubject, exception, now, realm, spec};
 use super::super::types::Overflow;
 use super::*;

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -15,8 +14,6 @@ use crate::{Error, ErrorKind};
 use super::super::types::{StoreCounters, StoreHealth};
 use super::open::beside;
 
-/// How often the file is looked for.
-const LOOK: Duration = Duration::from_secs(5);
 /// A log of the database beyond this says that somebody reads for too long.
 const LONG_LOG: u64 = 256 << 20;
 
@@ -29,7 +26,6 @@ struct State {
     /// Ends with the process only.
     is_corrupt: bool,
     is_lost: bool,
-    looked: Option<Timestamp>,
 }
 
 /// What the writer and the callers share.
@@ -119,7 +115,7 @@ impl Shared {
         self.log.load(Ordering::Relaxed)
     }
 
-    /// Measures the files; now and then, whether the database is still the one that was opened.
+    /// Measures the files, and whether the database is still the one that was opened.
     pub(super) fn look(&self, now: Timestamp) {
         let Some(path) = &self.path else {
             return;
@@ -129,10 +125,6 @@ impl Shared {
         self.log
             .store(size(&beside(path, "-wal")), Ordering::Relaxed);
         let mut state = self.state.lock();
-        if state.looked.is_some_and(|looked| now.since(looked) < LOOK) {
-            return;
-        }
-        state.looked = Some(now);
         let is_lost = identity(path) != *self.identity.lock();
         if is_lost && !state.is_lost {
             let path = path.display();

@@ -137,8 +137,7 @@ fn check_content(conn: &Connection, path: &Path) -> Result<()> {
             number("PRAGMA user_version")?,
         ))
     };
-    let (tables, application, version) =
-        asked().map_err(|error| refused(kind_at_start(&error), path, error))?;
+    let (tables, application, version) = asked().map_err(|error| says(path, &error))?;
     if application != APPLICATION && (application != 0 || tables > 0) {
         let why = "it is the database of another program";
         return Err(refused(ErrorKind::Config, path, why));
@@ -154,11 +153,18 @@ fn check_content(conn: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn kind_at_start(error: &rusqlite::Error) -> ErrorKind {
+/// A refusal for what SQLite says.
+fn says(path: &Path, error: &rusqlite::Error) -> Error {
     match failure::kind(error) {
-        ErrorKind::Internal => ErrorKind::StoreUnavailable,
-        kind => kind,
+        ErrorKind::Internal => refused(ErrorKind::StoreUnavailable, path, error),
+        ErrorKind::StoreCorrupt => damaged(path, error),
+        kind => refused(kind, path, error),
     }
+}
+
+fn damaged(path: &Path, how: impl std::fmt::Display) -> Error {
+    let why = format!("it is damaged, or no database ({how}); bring back a backup");
+    refused(ErrorKind::StoreCorrupt, path, why)
 }
 
 /// Opens the database of these options for writing.
@@ -171,11 +177,12 @@ pub(super) fn open(
     warnings: &mut Vec<String>,
 ) -> Result<Connection> {
     let place = options.path.clone().unwrap_or_else(|| ":memory:".into());
-    let why = |error: rusqlite::Error| refused(kind_at_start(&error), &place, error);
+    let why = |error: rusqlite::Error| says(&place, &error);
+    let has_log = beside(&place, "-wal").exists();
     let mut conn = connect(options).map_err(why)?;
     // A refused start must not even move the log of the last one into the file.
     let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-    conn.set_db_config(keep_log, true).map_err(why)?;
+    conn.set_db_config(keep_log, has_log).map_err(why)?;
     check_content(&conn, &place)?;
     look_for_damage(&mut conn, &place, clock, warnings)?;
     settle_in(&conn, options).map_err(why)?;
@@ -247,17 +254,14 @@ fn look_for_damage(
     let (ticking, end) = (Arc::clone(clock), clock.elapsed() + CHECK);
     let is_over = move || ticking.elapsed() >= end;
     conn.progress_handler(10_000, Some(is_over))
-        .map_err(|error| refused(kind_at_start(&error), path, error))?;
+        .map_err(|error| says(path, &error))?;
     let checked = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     conn.progress_handler(0, None::<fn() -> bool>)
-        .map_err(|error| refused(kind_at_start(&error), path, error))?;
+        .map_err(|error| says(path, &error))?;
     let interrupted = Some(rusqlite::ffi::ErrorCode::OperationInterrupted);
     match checked {
         Ok(found) if found == "ok" => Ok(()),
-        Ok(found) => {
-            let why = format!("it is damaged ({found}); bring back a backup");
-            Err(refused(ErrorKind::StoreCorrupt, path, why))
-        }
+        Ok(found) => Err(damaged(path, found)),
         Err(error) if error.sqlite_error_code() == interrupted => {
             let path = path.display();
             warnings.push(format!(
@@ -265,6 +269,6 @@ fn look_for_damage(
             ));
             Ok(())
         }
-        Err(error) => Err(refused(kind_at_start(&error), path, error)),
+        Err(error) => Err(says(path, &error)),
     }
 }

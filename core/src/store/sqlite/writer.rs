@@ -46,8 +46,8 @@ pub(super) struct Writer {
     counters: StoreCounters,
     /// New messages are refused until there is room again.
     is_full: bool,
-    /// Commits since the last upkeep: while there are some, the log is left to itself.
-    commits: u64,
+    /// Rows changed up to the last upkeep: while there are new ones, the log is left to itself.
+    changes: u64,
     // Last, so that it is let go when everything else is.
     _lock: Option<Lock>,
 }
@@ -89,7 +89,7 @@ impl Writer {
             core: Some(core),
             counters: StoreCounters::default(),
             is_full: false,
-            commits: 0,
+            changes: 0,
             _lock: lock,
         };
         writer.shared.look(writer.clock.now());
@@ -278,7 +278,6 @@ impl Writer {
                 _ => Outcome::Unknown(error),
             };
         }
-        self.commits += u64::from(writes);
         self.counters = core.state.counters;
         *self.shared.counters.lock() = self.counters;
         Outcome::Committed
@@ -325,11 +324,12 @@ impl Writer {
             self.is_full = self.ballast.as_mut().is_some_and(|file| !file.take_in());
         }
         self.shared.look(self.clock.now());
-        let is_idle = std::mem::take(&mut self.commits) == 0;
-        if is_idle
-            && self.shared.log_bytes() > 0
-            && let Some(core) = &self.core
-        {
+        let Some(core) = &self.core else {
+            return;
+        };
+        let changes = core.db.conn().total_changes();
+        let is_idle = std::mem::replace(&mut self.changes, changes) == changes;
+        if is_idle && self.shared.log_bytes() > 0 {
             let empty = "PRAGMA wal_checkpoint(TRUNCATE)";
             if let Err(error) = core.db.conn().query_row(empty, [], |_| Ok(())) {
                 tracing::debug!(%error, "the log of the database stays as it is");

@@ -4,13 +4,13 @@ mod model;
 mod naive;
 
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Result;
-use crate::clock::{Clock as _, TestClock, Timestamp};
+use crate::clock::{TestClock, Timestamp};
 use crate::model::{Key, RealmId};
 
 use super::super::types::{Bounds, Exception, QueueKind, QueueSettings, QueueSpec, Seq};

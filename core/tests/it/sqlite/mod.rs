@@ -1,0 +1,5 @@
+//! The command with a SQLite store, from outside: killed, full, and what it does to the disk.
+
+mod crash;
+mod full;
+mod process;

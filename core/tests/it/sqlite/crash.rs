@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use restante::client::{Messages, Produce, Subscribe};
+use serde_json::value::RawValue;
 use tempfile::TempDir;
 
 use super::process::{Broker, SECOND, command, soon};
@@ -42,8 +43,9 @@ fn subscribe() -> Subscribe {
 async fn consume(mut messages: Messages, seen: AllSeen) {
     while let Some(message) = messages.next().await {
         let producer = message.from();
-        let (number, _, _): (u64, &str, &str) = message.body().unwrap();
-        assert_eq!(message.payload(), body(&producer, number), "altered");
+        let (number, _, _): (u64, String, String) = message.body().unwrap();
+        let text = message.body::<&RawValue>().unwrap().get();
+        assert_eq!(text, body(&producer, number), "altered");
         let mut all = seen.lock();
         let seen = all.entry(producer.clone()).or_default();
         if seen.numbers.insert(number) {
@@ -141,7 +143,7 @@ async fn is_killed_again_and_again(synchronous: &str) {
         let port = broker.port;
         let kill = async {
             // Anywhere in the middle of things.
-            let most = 100 + usize::from(fastrand_like(round, port));
+            let most = 100 + usize::from(moment(round, port));
             while count.load(Ordering::SeqCst) < most {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             }
@@ -185,7 +187,7 @@ async fn is_killed_again_and_again(synchronous: &str) {
 }
 
 /// A different moment every round and every run.
-fn fastrand_like(round: usize, port: u16) -> u8 {
+fn moment(round: usize, port: u16) -> u8 {
     (round as u64 * 0x9E37_79B9 + u64::from(port)).to_le_bytes()[0]
 }
 

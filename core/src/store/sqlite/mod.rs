@@ -76,10 +76,11 @@ impl SqliteStore {
     /// program; `store_corrupt` for what is damaged or no database; `store_unsupported` for a newer
     /// version.
     pub async fn open(
-        options: SqliteOptions,
+        mut options: SqliteOptions,
         bounds: Bounds,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
+        options.path = options.path.map(open::one_name);
         let line = Arc::new(Line::default());
         let shared = Arc::new(Shared::new(options.path.clone()));
         let store = Self {

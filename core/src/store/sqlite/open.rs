@@ -32,6 +32,23 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// The one name of a file that may have several: locks and logs go by it.
+pub(super) fn one_name(path: PathBuf) -> PathBuf {
+    let resolved = fs::canonicalize(&path).ok();
+    let resolved = resolved.or_else(|| {
+        // It is not there yet; its directory may be.
+        let folder = path.parent()?;
+        let here = Path::new(".");
+        let folder = if folder.as_os_str().is_empty() {
+            here
+        } else {
+            folder
+        };
+        Some(fs::canonicalize(folder).ok()?.join(path.file_name()?))
+    });
+    resolved.unwrap_or(path)
+}
+
 fn refused(kind: ErrorKind, path: &Path, why: impl std::fmt::Display) -> Error {
     let path = path.display();
     Error::new(kind, format!("the database {path} cannot be used: {why}"))
@@ -215,8 +232,13 @@ fn settle_in(conn: &Connection, options: &SqliteOptions) -> rusqlite::Result<()>
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 2000; \
          PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -16384; \
-         PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA application_id = {APPLICATION};"
-    ))
+         PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0;"
+    ))?;
+    let application = "PRAGMA application_id";
+    if conn.query_row(application, [], |row| row.get::<_, i64>(0))? != APPLICATION {
+        conn.execute_batch(&format!("PRAGMA application_id = {APPLICATION}"))?;
+    }
+    Ok(())
 }
 
 /// Brings the tables to the newest version, each step in one transaction with its number: a crash

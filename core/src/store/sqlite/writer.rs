@@ -147,7 +147,11 @@ impl Writer {
             Outcome::Committed => answer(batch, None),
             Outcome::Refused(error) => {
                 self.fail(&error);
-                answer(batch, Some(&error));
+                let is_read = |task: &Box<dyn Task>| task.nature() == Nature::Read;
+                let (reads, writes): (Batch, Batch) = batch.into_iter().partition(is_read);
+                answer(writes, Some(&error));
+                // Whoever holds the database keeps nobody from reading.
+                self.one_by_one(reads);
             }
             Outcome::Unknown(error) => {
                 self.fail(&error);
@@ -163,18 +167,16 @@ impl Writer {
                 self.reload(false);
                 if error.kind() == ErrorKind::StoreFull {
                     self.fill();
+                } else if batch.len() == 1 {
+                    return answer(batch, Some(&error));
                 }
-                self.one_by_one(batch, &error);
+                self.one_by_one(batch);
             }
         }
     }
 
-    /// Does commands again that were taken back, each for itself.
-    fn one_by_one(&mut self, batch: Batch, error: &Error) {
-        let is_alone = batch.len() == 1 && error.kind() != ErrorKind::StoreFull;
-        if is_alone {
-            return answer(batch, Some(error));
-        }
+    /// Does commands that were taken back, or have not begun, each for itself.
+    fn one_by_one(&mut self, batch: Batch) {
         for task in batch {
             let mut alone = self.turn_away(vec![task]);
             if alone.is_empty() {

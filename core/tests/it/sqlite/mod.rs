@@ -3,3 +3,5 @@
 mod crash;
 mod full;
 mod process;
+#[cfg(target_os = "linux")]
+mod sync;

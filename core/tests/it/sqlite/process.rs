@@ -75,6 +75,19 @@ impl Broker {
         assert!(killed.unwrap().success());
     }
 
+    /// SIGTERM to the process that it runs for us, and waits for both.
+    #[cfg(target_os = "linux")]
+    pub async fn end_inner(mut self) {
+        let pid = self.child.id().expect("it runs");
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        let children = std::fs::read_to_string(children).unwrap();
+        for child in children.split_whitespace() {
+            let ended = std::process::Command::new("kill").arg(child).status();
+            assert!(ended.unwrap().success());
+        }
+        soon(self.child.wait()).await.unwrap();
+    }
+
     /// SIGKILL, and waits for its end.
     pub async fn kill(mut self) {
         // It may have been killed before.

@@ -103,6 +103,20 @@ async fn a_database_in_use_is_refused_and_named_until_it_is_free() {
     house.open().await.close().await.unwrap();
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_database_in_use_is_refused_under_another_name_too() {
+    let house = House::new();
+    let store = house.open().await;
+    let mut other = House::new();
+    let link = other.folder.path().join("link.sqlite");
+    std::os::unix::fs::symlink(house.path(), &link).unwrap();
+    other.options.path = Some(link);
+    let error = other.try_open().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreLocked);
+    store.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn an_empty_file_becomes_a_database() {
     let house = House::new();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Broker;
-use super::realm::{Realm, SlotKey, State};
+use super::realm::{Realm, SlotKey};
 use crate::model::{ConsumerName, ProducerName};
 use crate::store::QueueId;
 
@@ -86,7 +86,7 @@ fn idle_names(broker: &Broker, realm: &Realm) {
         .map(|(name, _)| name.clone())
         .collect();
     for name in consumers {
-        drop_consumer(&mut state, &name);
+        state.drop_consumer(&name);
     }
     let producers: Vec<ProducerName> = state
         .producers
@@ -96,15 +96,6 @@ fn idle_names(broker: &Broker, realm: &Realm) {
         .collect();
     for name in producers {
         state.producers.remove(&name);
-    }
-}
-
-fn drop_consumer(state: &mut State, name: &ConsumerName) {
-    let Some(consumer) = state.consumers.remove(name) else {
-        return;
-    };
-    for key in consumer.subscriptions.keys() {
-        state.unwatch(name, key);
     }
 }
 

@@ -36,6 +36,7 @@ export type ErrorCode =
   | 'stale_ack'
   | 'store_corrupt'
   | 'store_full'
+  | 'store_locked'
   | 'store_timeout'
   | 'store_unavailable'
   | 'store_unsupported'
@@ -706,6 +707,9 @@ export class Server extends EventEmitter {
   discardDeadLetter(id: string, realm?: string): Promise<void>;
   /** Drops all; resolves how many those were. */
   purgeDeadLetters(realm?: string): Promise<number>;
+  /** Writes a copy of the store as of this moment to a new file, while work goes on.
+   *  Rejects with `config` if there is something of that name, `store_unsupported` if the store is no file. */
+  backup(path: string): Promise<void>;
   /** @throws RestanteError `unsupported`: use `start()`. */
   create(...args: unknown[]): never;
   /** Whether the running server keeps the process alive. */
@@ -728,9 +732,26 @@ export interface Stats {
   connections_total: number;
   /** Sums since the start, by name. */
   counters: Record<string, number>;
-  /** What a yes of the store survives, what it cannot hold of the promises, its failed calls. */
-  store: { durability: 'memory' | 'process' | 'disk'; failures: number; gaps: { promise: string; what: string }[] };
+  store: StoreStats;
   [other: string]: unknown;
+}
+
+/** How the store is doing. */
+export interface StoreStats {
+  /** What a yes of it survives: reconnects, the process being killed, power loss. */
+  durability: 'memory' | 'process' | 'disk';
+  /** What it cannot hold of the promises. */
+  gaps: { promise: string; what: string }[];
+  /** Calls that a store of your own refused or did not answer in time. */
+  failures: number;
+  /** It cannot do all that it promises at this moment. */
+  degraded: boolean;
+  /** `at` in milliseconds since 1970. */
+  last_error: { at: number; message: string } | null;
+  warnings: string[];
+  /** Sizes of a store that is a file. */
+  file_bytes?: number;
+  wal_bytes?: number;
 }
 
 export interface RealmStats {
@@ -794,6 +815,25 @@ declare class MemoryStore {
   readonly options: Readonly<MemoryStoreOptions>;
 }
 export type { MemoryStore };
+
+export interface SqliteStoreOptions {
+  /** Default `'restante.sqlite'` in the working directory. */
+  filename?: string;
+  /** What a confirmed message survives: `'full'` (default) power loss too, `'normal'` the process being killed. */
+  synchronous?: 'full' | 'normal';
+  default_ttl?: Duration;
+  defaultTtl?: Duration;
+  /** Milliseconds to wait for another process that holds the database. Default 2000. */
+  busy_timeout?: number;
+  busyTimeout?: number;
+}
+
+/** Keeps messages in a SQLite file: they survive the process. The file is opened by the server's start. */
+declare class SqliteStore {
+  constructor(options?: SqliteStoreOptions);
+  readonly options: Readonly<SqliteStoreOptions>;
+}
+export type { SqliteStore };
 
 type Awaitable<T> = T | PromiseLike<T>;
 
@@ -862,14 +902,16 @@ export interface CustomStore {
 /** `'custom'`: the store that the module of `storage_options.module` exports. */
 export type StorageChoice =
   | 'memory'
+  | 'sqlite'
   | 'custom'
   | true
   | MemoryStore
+  | SqliteStore
   | CustomStore
   | (new (options: any) => CustomStore)
   | ((options: any) => Awaitable<CustomStore>);
 
-export interface StorageOptions extends MemoryStoreOptions {
+export interface StorageOptions extends MemoryStoreOptions, SqliteStoreOptions {
   /** A path, from the working directory, or the name of a package. */
   module?: string;
   module_path?: string;
@@ -880,8 +922,14 @@ export interface StorageOptions extends MemoryStoreOptions {
 
 export const Storage: {
   readonly MemoryStore: typeof MemoryStore;
-  createStore(name?: 'memory' | true | MemoryStore, options?: MemoryStoreOptions): MemoryStore;
-  createStoreAsync(name?: 'memory' | true | MemoryStore, options?: MemoryStoreOptions): Promise<{ store: MemoryStore; backend: 'memory'; fellBack: boolean; error: Error | null }>;
+  readonly SqliteStore: typeof SqliteStore;
+  createStore(name: 'sqlite', options?: SqliteStoreOptions): SqliteStore;
+  createStore<Store extends MemoryStore | SqliteStore>(store: Store): Store;
+  createStore(name?: 'memory' | true, options?: MemoryStoreOptions): MemoryStore;
+  createStoreAsync(
+    name?: 'memory' | 'sqlite' | true | MemoryStore | SqliteStore,
+    options?: MemoryStoreOptions | SqliteStoreOptions,
+  ): Promise<{ store: MemoryStore | SqliteStore; backend: 'memory' | 'sqlite'; fellBack: boolean; error: Error | null }>;
 };
 
 // ---- names on the wire -------------------------------------------------------------------------

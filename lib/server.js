@@ -7,7 +7,7 @@ const { RestanteError, call, refused } = require('./errors');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
 const { CustomStore } = require('./custom_store');
-const { MemoryStore, createStore } = require('./storage');
+const { Storage, isStore, nameOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
 const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10_000) };
@@ -144,6 +144,12 @@ class Server extends EventEmitter {
     return this.#ask(native.purgeDeadLetters, realm);
   }
 
+  /** Writes a copy of the store as of this moment to a new file, while work goes on. */
+  async backup(path) {
+    if (typeof path !== 'string' || path === '') throw refused('path must be a string');
+    await this.#ask(native.backup, path);
+  }
+
   ref() {
     this.#port?.ref(true);
     return this;
@@ -184,7 +190,7 @@ function plain(options) {
   const given = storage ?? store ?? 'memory';
   const more = storage_options ?? storageOptions;
   const named = storage_module ?? storageModule;
-  const kept = createStore(given, given instanceof MemoryStore ? undefined : named === undefined ? more : { module: named, ...more });
+  const kept = Storage.createStore(given, isStore(given) ? undefined : named === undefined ? more : { module: named, ...more });
   const custom = kept instanceof CustomStore ? kept : null;
   const dataDir = data_dir ?? folder ?? null;
   if (dataDir !== null && typeof dataDir !== 'string') throw refused('option data_dir must be a path', 'config');
@@ -195,7 +201,7 @@ function plain(options) {
   } catch (error) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
-  const wish = { ...JSON.parse(text), port: portNumber(port), storage: 'memory', storage_options: kept.options };
+  const wish = { ...JSON.parse(text), port: portNumber(port), storage: nameOf(kept), storage_options: kept.options };
   return { wish, store: custom, dataDir };
 }
 

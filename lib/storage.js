@@ -4,6 +4,13 @@ const { CustomStore } = require('./custom_store');
 const { RestanteError } = require('./errors');
 const { read, kinds } = require('./options');
 
+const SQLITE = {
+  filename: kinds.text,
+  synchronous: kinds.one('full', 'normal'),
+  default_ttl: kinds.span,
+  busy_timeout: kinds.count(1, 2 ** 32 - 1),
+};
+
 /** Keeps messages in the server's memory: they survive reconnects, not the process. */
 class MemoryStore {
   constructor(options) {
@@ -12,18 +19,31 @@ class MemoryStore {
   }
 }
 
-/** `memory` (or `true`), `custom` with a module, or a store of the user's own: an object, its class,
- *  or a function that makes it. @throws `unsupported` for other names. */
+/** Keeps messages in a SQLite file: they survive the process. The file is opened by the server's start. */
+class SqliteStore {
+  constructor(options) {
+    this.options = Object.freeze(read(options, SQLITE));
+    Object.freeze(this);
+  }
+}
+
+const isStore = (value) => [MemoryStore, SqliteStore, CustomStore].some((known) => value instanceof known);
+/** The name that the core knows a store by. */
+const nameOf = (store) => (store instanceof SqliteStore ? 'sqlite' : 'memory');
+
+/** `memory` (or `true`), `sqlite`, `custom` with a module, or a store of the user's own: an object, its
+ *  class, or a function that makes it. @throws `unsupported` for other names. */
 function createStore(name = 'memory', options = {}) {
-  if (name instanceof MemoryStore) return name;
+  if (isStore(name)) return name;
   if (name === 'memory' || name === true) return new MemoryStore(options);
-  if (name instanceof CustomStore) return name;
+  if (name === 'sqlite') return new SqliteStore(options);
   if (CustomStore.accepts(name)) return new CustomStore(name, options);
-  throw new RestanteError({ code: 'unsupported', message: `storage: ${String(name)} is not supported, only 'memory' and 'custom'` });
+  throw new RestanteError({ code: 'unsupported', message: `storage: ${String(name)} is not supported, only 'memory', 'sqlite' and 'custom'` });
 }
 
 async function createStoreAsync(name, options) {
-  return { store: createStore(name, options), backend: name instanceof CustomStore || CustomStore.accepts(name) ? 'custom' : 'memory', fellBack: false, error: null };
+  const store = createStore(name, options);
+  return { store, backend: store instanceof CustomStore ? 'custom' : nameOf(store), fellBack: false, error: null };
 }
 
-module.exports = Object.freeze({ MemoryStore, createStore, createStoreAsync });
+module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, createStore, createStoreAsync }), isStore, nameOf };

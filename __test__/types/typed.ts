@@ -78,12 +78,17 @@ async function untyped(): Promise<void> {
 
 async function broker(): Promise<void> {
   const server = new Server({ port: 0, storage: new Storage.MemoryStore({ default_ttl: '1h' }), pingInterval: 5000, max_queued: 100 });
+  const onDisk = new Server({ storage: 'sqlite', storage_options: { filename: 'x.sqlite', synchronous: 'normal', busyTimeout: 50 } });
+  const kept: string | undefined = Storage.createStore('sqlite', { filename: 'x.sqlite' }).options.filename;
+  await onDisk.backup(`${kept}.copy`);
+  const degraded: boolean = onDisk.getStats().store.degraded;
+  void degraded;
   const { port } = await server.start();
   const online: number = server.getStats().realms['default']!.producers.online;
   const waiting: number[] = (await server.getStats({ queues: true })).queues.map((queue) => queue.waiting);
   await server.stop({ timeout: 2 });
   // @ts-expect-error: not yet
-  new Server({ storage: 'sqlite' });
+  new Server({ storage: 'redis' });
   const rows: (NewRow & { realm: string; event: string })[] = [];
   const storage: CustomStore = {
     enqueue: (realm, event, row) => (rows.push({ ...row, realm, event }), row.id),

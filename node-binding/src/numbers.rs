@@ -37,14 +37,15 @@ pub(crate) fn of_server(server: &Server) -> Value {
     })
 }
 
-/// What the store survives, what it cannot hold, and how often it failed.
+/// What the store survives, what it cannot hold, and how it is doing.
 fn of_store(server: &Server) -> Value {
+    let health = server.store_health();
     let store = server.broker().store();
     let gaps = store.gaps().into_iter();
     let gaps: Vec<Value> = gaps
         .map(|gap| json!({ "promise": gap.promise, "what": gap.what }))
         .collect();
-    json!({
+    let mut store = json!({
         "durability": match store.durability() {
             Durability::Disk => "disk",
             Durability::Process => "process",
@@ -52,7 +53,17 @@ fn of_store(server: &Server) -> Value {
         },
         "failures": store.counters().failures,
         "gaps": gaps,
-    })
+        "degraded": health.is_degraded,
+        "last_error": health.last_error.map(|(at, message)| json!({
+            "at": at.0,
+            "message": &*message,
+        })),
+        "warnings": health.warnings,
+    });
+    for (name, figure) in health.figures {
+        store[name] = figure.into();
+    }
+    store
 }
 
 fn of_realm(stats: &RealmStats) -> Value {

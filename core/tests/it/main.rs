@@ -12,5 +12,7 @@ mod client;
 mod errors;
 mod harness;
 mod layers;
+#[cfg(unix)]
+mod sqlite;
 mod stores;
 mod transport;

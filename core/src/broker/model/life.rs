@@ -12,7 +12,6 @@ use super::link::{Got, Journal, Line, Text};
 use crate::clock::{Elapsed, TestClock};
 use crate::model::*;
 use crate::store::faulty::FaultyStore;
-use crate::store::{Bounds, MemoryStore};
 
 pub(super) const STAGING: usize = 6;
 pub(super) const EVENTS: [&str; 2] = ["x", "y"];
@@ -119,8 +118,7 @@ pub(super) fn run<T: Send + 'static>(answer: Answer<T>) -> Cell<crate::Result<T>
 }
 
 impl Life {
-    pub(super) async fn new() -> Self {
-        let store = FaultyStore::new(Arc::new(MemoryStore::new(Bounds::default())));
+    pub(super) async fn new(store: Arc<FaultyStore>) -> Self {
         let clock = TestClock::new();
         let config = BrokerConfig {
             staging_messages: STAGING,

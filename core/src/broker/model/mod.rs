@@ -15,12 +15,15 @@ mod names;
 mod subscribe;
 mod watch;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::{Leave, Verdict};
+use crate::store::MemoryStore;
+use crate::store::faulty::FaultyStore;
 use acts::Item;
 use book::{Who, Wish};
 use life::Life;
@@ -235,7 +238,11 @@ impl Life {
 }
 
 async fn live(ops: Vec<Op>) {
-    let mut life = Life::new().await;
+    live_with(ops, FaultyStore::new(Arc::new(MemoryStore::default()))).await;
+}
+
+async fn live_with(ops: Vec<Op>, store: Arc<FaultyStore>) {
+    let mut life = Life::new(store).await;
     for op in ops {
         life.apply(op);
         life.observe().await;
@@ -272,6 +279,37 @@ proptest! {
             HAS_FAILED.store(true, Ordering::Relaxed);
             runtime.unwrap().block_on(live(ops.clone()));
             HAS_FAILED.store(tries > 1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::store::{Bounds, SqliteOptions, SqliteStore};
+
+    async fn store() -> Arc<FaultyStore> {
+        let options = SqliteOptions {
+            path: None,
+            ..SqliteOptions::default()
+        };
+        let clock = Arc::new(SystemClock::new());
+        let opened = SqliteStore::open(options, Bounds::default(), clock).await;
+        FaultyStore::prompt(Arc::new(opened.unwrap()))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: cases() / 10,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn every_promise_holds_over_sqlite_too(ops in prop::collection::vec(ops(), 1..120)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async { live_with(ops, store().await).await });
         }
     }
 }

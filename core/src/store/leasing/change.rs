@@ -8,10 +8,10 @@ use crate::clock::{Elapsed, Timestamp};
 use crate::model::{Message, RealmId};
 use crate::{Error, ErrorKind, Result};
 
-use super::super::exceptions::Row;
 use super::super::types::{
     Burial, DeadLetter, DeadLetterId, Exception, QueueChange, QueueId, Seq, Settled,
 };
+use super::exceptions::Row;
 use super::line::{Op, Purpose};
 use super::queue::Cell;
 use super::read::Look;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::model::{Key, Message};
 use crate::{Error, ErrorKind, Result};
 
-use super::super::exceptions::Row as Exceptional;
 use super::super::simple::{DeadRow, Place, Row, RowId, RowPage};
 use super::super::types::{DeadLetter, DeadLetterId, Exception, QueueId, Seq};
+use super::exceptions::Row as Exceptional;
 use super::line::{Op, Purpose, Then, Told};
 use super::queue::{Cell, Known, Past, Queue, Stored, Waiting};
 use super::state::State;

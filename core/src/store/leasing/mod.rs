@@ -16,7 +16,9 @@
 mod append;
 mod change;
 mod driver;
+mod exceptions;
 mod gaps;
+mod graves;
 mod line;
 mod load;
 mod queue;

@@ -14,9 +14,9 @@ use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::Message;
 
-use super::super::exceptions::{Exceptions, Row};
 use super::super::simple::{Place, RowId};
 use super::super::types::{Depth, LogId, QueueId, QueueKind, QueueSettings, Seq};
+use super::exceptions::{Exceptions, Row};
 
 /// Messages of one queue that are kept here beside the store.
 const MOST_HERE: usize = if cfg!(test) { 8 } else { 1024 };

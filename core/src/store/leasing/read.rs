@@ -218,7 +218,7 @@ fn look(queue: &Queue, after: Seq, committed: Seq, limit: PageLimit) -> (Vec<Ent
             (row, _) => row.is_some(),
         };
         let entry = if is_row_first {
-            rows.next().map(super::super::exceptions::Row::entry)
+            rows.next().map(super::exceptions::Row::entry)
         } else if let Some((seq, entry)) = waiting.next() {
             match &entry.message {
                 Some(message) => Some(waiting_entry(queue, *seq, message)),

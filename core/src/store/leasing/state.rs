@@ -11,28 +11,40 @@ use crate::clock::{Elapsed, Timestamp};
 use crate::model::{Key, RealmId};
 use crate::{Error, ErrorKind, Result};
 
-use super::super::delays::Delays;
-use super::super::graves::Graves;
-use super::super::marks::Marks;
-use super::super::runs::Runs;
+use super::super::memory::{Delays, MemoryUids};
 use super::super::simple::Place;
+use super::super::state::{Marks, Runs};
 use super::super::types::{
     Bounds, DeadLetterId, LogId, QueueId, QueueKind, QueueRecord, QueueSpec, Seq, StoreCounters,
 };
 use super::append::InFlight;
+use super::graves::Graves;
 use super::line::{Lines, Op, Told};
 use super::queue::{Cell, Expiry, Known, Past, Queue};
 
 /// What is there once per realm.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Realm {
     pub(super) logs: HashMap<Key, LogId>,
     pub(super) queues: HashMap<(LogId, QueueKind, Arc<str>), QueueId>,
     /// Unsettled entries of all its queues.
     pub(super) queued: u64,
     pub(super) delayed: u64,
-    pub(super) marks: Marks,
+    pub(super) marks: Marks<MemoryUids>,
     pub(super) graves: Graves,
+}
+
+impl Default for Realm {
+    fn default() -> Self {
+        Self {
+            logs: HashMap::new(),
+            queues: HashMap::new(),
+            queued: 0,
+            delayed: 0,
+            marks: Marks::new(MemoryUids::default(), false),
+            graves: Graves::default(),
+        }
+    }
 }
 
 impl Realm {

@@ -1,0 +1,262 @@
+//! Storing messages: what is known already, who takes it, who is left out, and holding what is not
+//! due.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::model::{MessageId, RealmId};
+use crate::{Error, ErrorKind, Result};
+
+use super::super::types::{Append, Appended, Delayed, LogId, Overflow, Placed, QueueId, Seq};
+use super::keep::{Entries, Keep};
+use super::log::{Class, Log};
+use super::queue::Queue;
+use super::state::State;
+
+/// What a log would do with a message.
+struct Offer {
+    wanted: u32,
+    /// Of those, queues without room.
+    full: u32,
+}
+
+fn offer<E: Entries>(
+    log: &mut Log<E>,
+    queues: &mut HashMap<QueueId, Box<Queue>>,
+    guaranteed: bool,
+    overflow: Overflow,
+    mut filled: impl FnMut(QueueId),
+) -> Offer {
+    let mut offer = Offer { wanted: 0, full: 0 };
+    for class in [Class::Every, Class::Guaranteed] {
+        if class == Class::Guaranteed && !guaranteed {
+            break;
+        }
+        let next = log.head().of(class) + 1;
+        // Every queue comes by here once from having room to being full.
+        while let Some(&(room, id)) = log.readers(class).rooms.first()
+            && room < next
+        {
+            match queues.get_mut(&id) {
+                Some(queue) => {
+                    queue.fill(log, overflow);
+                    filled(id);
+                }
+                None => {
+                    log.readers(class).rooms.pop_first();
+                }
+            }
+        }
+        let readers = log.readers(class);
+        offer.full += readers.full;
+        offer.wanted += readers.full + u32::try_from(readers.rooms.len()).unwrap_or(u32::MAX);
+    }
+    offer
+}
+
+/// The readers of `log` that would take the message, were they not to be skipped.
+fn skipped<'a>(
+    log: LogId,
+    queues: &'a HashMap<QueueId, Box<Queue>>,
+    item: &Append,
+) -> Vec<&'a Queue> {
+    let mut skipped: Vec<&Queue> = Vec::new();
+    for id in &item.skip {
+        let queue = queues.get(id).filter(|queue| {
+            let wants = queue.class() == Class::Every || item.message.guaranteed;
+            queue.log == log && wants && !queue.is_left
+        });
+        if let Some(queue) = queue
+            && skipped.iter().all(|other| other.id != *id)
+        {
+            skipped.push(queue);
+        }
+    }
+    skipped
+}
+
+impl<K: Keep> State<K> {
+    /// Stores one message; see [`Store::append`](super::super::Store::append).
+    pub(crate) fn append(&mut self, item: &Append) -> Result<Appended> {
+        let id = item.message.id;
+        let now = item.message.produced;
+        if item.mark.is_some() || item.uid.is_some() {
+            let realm = self.realms.get(&item.realm);
+            let (mark, uid) = (item.mark.as_ref(), item.uid.as_ref());
+            let known = realm.and_then(|realm| realm.marks.find(mark, uid, now, &self.bounds));
+            if let Some(known) = known {
+                return Ok(self.duplicate(known.id.unwrap_or(id)));
+            }
+        }
+        if let Some(released) = item.release
+            && !self.keep.holds(released)
+        {
+            return Ok(self.duplicate(id));
+        }
+        let placed = match item.due {
+            Some(_) => Vec::new(),
+            None => self.place(item)?,
+        };
+        if let Some(due) = item.due {
+            self.hold(item, due)?;
+        }
+        if let Some(released) = item.release {
+            self.drop_delayed(released);
+        }
+        let is_stored = item.due.is_some() || placed.iter().any(|placed| placed.queued > 0);
+        if is_stored
+            && (item.mark.is_some() || item.uid.is_some())
+            && let Some(realm) = self.realms.get_mut(&item.realm)
+        {
+            let (mark, uid) = (item.mark.clone(), item.uid.clone());
+            realm.marks.set(mark, uid, id, now, &self.bounds);
+            self.keep.note_marks(&item.realm);
+        }
+        Ok(Appended {
+            id,
+            duplicate: false,
+            placed,
+        })
+    }
+
+    fn hold(&mut self, item: &Append, due: Timestamp) -> Result<()> {
+        let max = self.bounds.max_queued;
+        let realm = self.realm_mut(&item.realm);
+        let id = realm.id;
+        if realm.delayed >= max {
+            return Err(Error::new(
+                ErrorKind::QueueFull,
+                "the realm holds as many delayed messages as it may (max_queued)",
+            ));
+        }
+        realm.delayed += 1;
+        let row = Delayed {
+            realm: item.realm.clone(),
+            message: Arc::clone(&item.message),
+            due,
+            owner: item.owner.clone(),
+        };
+        self.keep.hold(id, row);
+        Ok(())
+    }
+
+    pub(crate) fn drop_delayed(&mut self, id: MessageId) {
+        if let Some(realm) = self.keep.drop_delayed(id)
+            && let Some(realm) = self.realms.get_mut(&realm)
+        {
+            realm.delayed = realm.delayed.saturating_sub(1);
+        }
+    }
+
+    fn duplicate(&mut self, id: MessageId) -> Appended {
+        self.counters.duplicates += 1;
+        Appended {
+            id,
+            duplicate: true,
+            placed: Vec::new(),
+        }
+    }
+
+    fn place(&mut self, item: &Append) -> Result<Vec<Placed>> {
+        let overflow = self.bounds.overflow;
+        let mut placed = Vec::with_capacity(item.logs.len());
+        let (mut grows, mut queued, mut refused) = (0u64, 0u64, 0u64);
+        for id in &item.logs {
+            let Some(log) = self.logs.get_mut(id).filter(|log| log.realm == item.realm) else {
+                continue;
+            };
+            let (keep, guaranteed) = (&mut self.keep, item.message.guaranteed);
+            let filled = |queue| keep.note_queue(queue);
+            let mut offer = offer(log, &mut self.queues, guaranteed, overflow, filled);
+            for queue in skipped(*id, &self.queues, item) {
+                offer.wanted -= 1;
+                offer.full -= u32::from(queue.shut.is_some());
+            }
+            if offer.wanted == 0 {
+                continue;
+            }
+            let refuses = match overflow {
+                Overflow::Reject => offer.full,
+                Overflow::DropOldest => 0,
+            };
+            grows += u64::from(offer.wanted - offer.full);
+            queued += u64::from(offer.wanted - refuses);
+            refused += u64::from(refuses);
+            placed.push(Placed {
+                log: *id,
+                seq: 0,
+                queued: offer.wanted - refuses,
+                refused: refuses,
+            });
+        }
+        if placed.is_empty() {
+            return Ok(placed);
+        }
+        let Some(realm) = self.realms.get_mut(&item.realm) else {
+            return Ok(Vec::new());
+        };
+        let max = self.bounds.max_queued_per_realm.unwrap_or(u64::MAX);
+        let is_over = realm.queued.saturating_add(grows) > max;
+        if queued == 0 || is_over {
+            self.counters.refused += refused + if is_over { queued } else { 0 };
+            return Err(Error::new(
+                ErrorKind::QueueFull,
+                match is_over {
+                    true => "the realm has as many messages waiting as it may",
+                    false => "every queue that wants this message is full",
+                },
+            ));
+        }
+        realm.queued += grows;
+        self.counters.refused += refused;
+        self.counters.dropped_oldest += queued - grows;
+        for placed in placed.iter_mut().filter(|placed| placed.queued > 0) {
+            let skipped = skipped(placed.log, &self.queues, item);
+            let skipped: Vec<QueueId> = skipped.iter().map(|queue| queue.id).collect();
+            for id in &skipped {
+                // One that drops its oldest for every new entry must not do so for this one.
+                self.change(*id, |_| ())?;
+            }
+            placed.seq = self.push(placed.log, item);
+            self.skip(&skipped, placed.seq, &item.realm)?;
+        }
+        Ok(placed)
+    }
+
+    /// Settles a new entry for those that do not get it.
+    fn skip(&mut self, queues: &[QueueId], seq: Seq, realm: &RealmId) -> Result<()> {
+        for id in queues {
+            if let Some(realm) = self.realms.get_mut(realm) {
+                // They count every new entry of their class, until the change says otherwise.
+                realm.queued += 1;
+            }
+            self.change(*id, |change| {
+                change.queue.settle_waiting(seq, change.log);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, id: LogId, item: &Append) -> u64 {
+        let Some(log) = self.logs.get_mut(&id) else {
+            return 0;
+        };
+        self.counters.appended += 1;
+        let seq = log.push(&item.message);
+        self.keep.note_log(id);
+        if let Some(expires) = item.message.expires
+            && log.wake.is_none_or(|wake| expires < wake)
+        {
+            if let Some(wake) = log.wake.replace(expires) {
+                self.wakes.remove(&(wake, id));
+            }
+            self.wakes.insert((expires, id));
+        }
+        let is_dropping = !log.every.slack.is_empty() || !log.guaranteed.slack.is_empty();
+        if is_dropping {
+            log.trim();
+        }
+        seq
+    }
+}

@@ -245,6 +245,8 @@ fn refusals_are_answered_as_their_verb_wants() {
     assert_eq!(answer(Answer::WorkingFail, Some(1)).len(), 2);
     let auth = r#"42["AUTH_FAIL",{"code":400,"error":"bad_command","message":"no"}]"#;
     assert_eq!(answer(Answer::AuthFail, None), [auth]);
+    let reply = r#"431[{"ok":false,"code":400,"error":"bad_command","message":"no"}]"#;
+    assert_eq!(answer(Answer::AuthFail, Some(1)), [auth, reply]);
 }
 
 #[test]
@@ -303,8 +305,11 @@ fn replies_have_the_members_of_the_specification() {
         r#"431[{"ok":true,"removed":1,"left":5}]"#
     );
     assert_eq!(
-        text(|out| auth_ok(out, None, "default", "both")),
-        r#"42["AUTH_OK",{"realm":"default","role":"both"}]"#
+        texts(|out| auth_ok(out, Some(4), "default", "both")),
+        [
+            r#"42["AUTH_OK",{"realm":"default","role":"both"}]"#,
+            r#"434[{"ok":true,"realm":"default","role":"both"}]"#,
+        ]
     );
     assert_eq!(
         text(|out| gap(out, &["a-b"], 3)),
@@ -411,7 +416,7 @@ proptest! {
         });
         prop_assert!(chunks.len() > 1);
         let mut assembler = Assembler::new(1 << 20);
-        let mut last = Step::Ignored;
+        let mut last = Step::Repeated;
         for chunk in &chunks {
             let args = chunk[2..].replacen("CONSUME_CHUNK", "PRODUCE_CHUNK", 1);
             let mut scratch = String::new();

@@ -415,7 +415,7 @@ impl Answering {
             delivered,
             refused: appended.placed.iter().map(|placed| placed.refused).sum(),
             duplicate: appended.duplicate,
-            delayed: self.delayed && !appended.duplicate,
+            delayed: appended.delayed,
         }
     }
 }

@@ -40,7 +40,7 @@ export declare function deadLetters(broker: ExternalObject<Broker>, realm: strin
 /** Nothing will be taken from this port any more. */
 export declare function closePort(port: ExternalObject<Port>): void
 
-/** Forgets a subscription here, not at the server. */
+/** Takes no more of a subscription: a durable one stays at the server, a plain one ends. */
 export declare function detach(client: ExternalObject<Client>, id: number): void
 
 /** Drops a dead letter. */

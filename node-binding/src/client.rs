@@ -193,7 +193,7 @@ pub fn unsubscribe(client: &External<Client>, id: u32, purge: bool, token: u32) 
     });
 }
 
-/// Forgets a subscription here, not at the server.
+/// Takes no more of a subscription: a durable one stays at the server, a plain one ends.
 #[napi(catch_unwind)]
 pub fn detach(client: &External<Client>, id: u32) {
     client.connection.detach(id);

@@ -113,7 +113,7 @@ fn raw(text: &str) -> Option<&RawValue> {
 }
 
 /// Copies: JavaScript may go on writing into its buffers.
-fn copied(buffers: Option<Vec<Buffer>>) -> Vec<Bytes> {
+pub(crate) fn copied(buffers: Option<Vec<Buffer>>) -> Vec<Bytes> {
     let copy = |buffer: &Buffer| Bytes::copy_from_slice(buffer);
     buffers.iter().flatten().map(copy).collect()
 }

@@ -319,7 +319,11 @@ fn replies_have_the_members_of_the_specification() {
         text(|out| rate_limited(out, "messages_per_second", 1)),
         r#"42["RATE_LIMITED",{"code":429,"error":"rate_limited","reason":"messages_per_second","retry_after":1}]"#
     );
-    assert_eq!(text(|out| raw_event(out, "X", "[1]")), r#"42["X",[1]]"#);
+    let raw = text(|out| raw_event(out, "X", "[1]", &[]));
+    assert_eq!(raw, r#"42["X",[1]]"#);
+    let mut out = Vec::new();
+    raw_event(&mut out, "X", "[1]", &[Bytes::from_static(b"ab")]);
+    assert_eq!(out, b"\x81\x0d451-[\"X\",[1]]\x82\x02ab");
     assert_eq!(text(|out| raw_reply(out, 2, "[1]")), "432[[1]]");
     assert_eq!(
         text(|out| event_text(out, "ERROR", "a\nb")),

@@ -32,14 +32,16 @@ impl Life {
             return;
         }
         let at = REPEATS + self.repeats.len();
-        let is_held = self.held.contains_key(&n);
+        // What a full queue refused is held on.
+        let is_known = self.is_well() && !sent.is_loose;
+        let is_held = is_known.then(|| self.held.contains_key(&n));
         self.publish(session, marked.from, &marked.item, n, Some(at));
         self.flush(session);
         let repeated = Repeated {
             n,
             since: Some(self.clock.elapsed()),
             is_refused: self.is_refusing,
-            is_held: self.is_well().then_some(is_held),
+            is_held,
         };
         self.repeats.insert(at, repeated);
     }

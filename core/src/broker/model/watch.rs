@@ -124,7 +124,10 @@ impl Life {
             let is_direct = sub.qid.as_ref().is_none_or(|qid| {
                 let queue = self.book.queues.get(qid);
                 let is_empty = queue.is_none_or(|queue| queue.entries.is_empty());
-                !sub.wish.ack && is_empty && self.trouble.is_none()
+                // What others on the key store is fed to this one too, and live copies go behind it.
+                let mut stored = sent.certain.iter().chain(&sent.possible);
+                let is_fed = stored.any(|(of, _)| of == key);
+                !sub.wish.ack && is_empty && !is_fed && self.trouble.is_none()
             });
             assert!(
                 !is_direct,

@@ -24,6 +24,7 @@ mod ports;
 mod publish;
 mod queue;
 mod realm;
+mod registry;
 mod request;
 mod roster;
 mod routes;
@@ -71,8 +72,8 @@ pub use request::{
 };
 
 /// The outcome of a verb that may wait. The verb takes effect, in order, when it is called; the
-/// future only tells the outcome, except that of [`Broker::consumer`], which must be awaited. Often
-/// ready at the first poll.
+/// future only tells the outcome, except that of [`Broker::consumer`] and [`Broker::subscriber`],
+/// which must be awaited. Often ready at the first poll.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// The realm whose consumers see all others (wire §4.4).
@@ -186,8 +187,19 @@ impl Broker {
         takeover::producer(self, member, hello)
     }
 
-    /// SUBSCRIBE: live from this call on, backlog first (P5). Durable: answered after the commit.
-    /// Errors: `duplicate_consumer` (another live session holds the name), `consumer_id_taken`,
+    /// The name of a SUBSCRIBE that is to follow: the session's already, or registered by the road of
+    /// [`Broker::consumer`], with all that is said there (wire §2.5, P22).
+    pub fn subscriber(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        request: &SubscribeRequest,
+    ) -> Answer<()> {
+        takeover::subscriber(self, member, request)
+    }
+
+    /// SUBSCRIBE under a name of [`Broker::subscriber`]: live from this call on, backlog first (P5).
+    /// Durable: answered after the commit.
+    /// Errors: `duplicate_consumer` (the session does not hold the name), `consumer_id_taken`,
     /// `bad_command` (a group's retry differs), store trouble.
     pub fn subscribe(
         self: &Arc<Self>,
@@ -232,7 +244,7 @@ impl Broker {
         verdict: Verdict,
         answer: Settled,
     ) {
-        settle::settle(member, msg_id, attempt, verdict, answer);
+        settle::settle(self, member, msg_id, attempt, verdict, answer);
     }
 
     /// The peer has confirmed all bytes up to this position (P6).

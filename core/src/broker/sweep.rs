@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Broker;
-use super::realm::{Realm, SlotKey, State};
+use super::realm::{Realm, SlotKey};
 use crate::model::{ConsumerName, ProducerName};
 use crate::store::QueueId;
 
@@ -96,7 +96,7 @@ fn idle_names_of(broker: &Broker, realm: &Realm) -> usize {
         .map(|(name, _)| name.clone())
         .collect();
     for name in &consumers {
-        drop_consumer(&mut state, name);
+        state.drop_consumer(name);
     }
     let producers: Vec<ProducerName> = state
         .producers
@@ -108,15 +108,6 @@ fn idle_names_of(broker: &Broker, realm: &Realm) -> usize {
         state.producers.remove(name);
     }
     consumers.len() + producers.len()
-}
-
-fn drop_consumer(state: &mut State, name: &ConsumerName) {
-    let Some(consumer) = state.consumers.remove(name) else {
-        return;
-    };
-    for key in consumer.subscriptions.keys() {
-        state.unwatch(name, key);
-    }
 }
 
 /// Remembered subscriptions without an attach for their whole ttl; a plain one stays while something

@@ -154,6 +154,10 @@ impl Store for FaultyStore {
         self.call(|store| store.update(queue, change, now))
     }
 
+    fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
+        self.call(|store| store.left_over(queue))
+    }
+
     fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
         self.call(|store| store.settle(queue, seqs))
     }

@@ -73,11 +73,6 @@ impl Fresh {
         self.head = self.head.max(seq);
     }
 
-    /// The last entry of the log, if we have heard of all.
-    pub(super) fn head(&self) -> Option<Seq> {
-        (!self.blind).then_some(self.head)
-    }
-
     /// Whether an entry may have been sent before this courier began.
     pub(super) fn was_sent(&self, seq: Seq) -> bool {
         seq <= self.sent_before && self.unsent.binary_search(&seq).is_err()

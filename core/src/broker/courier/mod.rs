@@ -68,11 +68,12 @@ pub(super) enum Input {
     Feed(Seq, Arc<Message>),
     /// Entries up to this one are in the log and were not fed.
     Missed(Seq),
-    /// A live copy for one session.
+    /// A live copy for one session, whose producer has stored entries up to `behind` before it.
     Live {
         session: SessionId,
         n: u64,
         message: Arc<Message>,
+        behind: Seq,
     },
     /// Live copies for a session that were dropped, and counted, before they came here.
     Lost(SessionId, u64),
@@ -100,6 +101,8 @@ pub(super) enum Input {
     Due(Result<Due>),
     /// See [`Effect::Browse`].
     Browsed(Result<Vec<Entry>>),
+    /// See [`Effect::Look`].
+    Looked(Result<Vec<Entry>>),
     /// See [`Effect::Write`].
     Written(Result<()>),
     /// See [`Effect::Settle`].
@@ -136,6 +139,8 @@ pub(super) enum Effect {
     Due(PageLimit),
     /// Look at exceptions by seq, due or not.
     Browse { after: Seq },
+    /// Look at one entry that is not in hand.
+    Look { seq: Seq },
     /// Write a change.
     Write(QueueChange),
     /// Settle entries that are not in hand.

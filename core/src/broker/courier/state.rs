@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::ErrorKind;
 use crate::clock::Elapsed;
 use crate::model::RetryPolicy;
-use crate::store::{LogId, QueueChange, Seq};
+use crate::store::{QueueChange, QueueId, Seq};
 
 use super::super::ports::SessionId;
 use super::super::queue::{Outcome, QueueSnapshot, Seat};
@@ -27,8 +27,8 @@ use super::{Effect, Input, Now, Tally};
 pub(crate) struct Start {
     /// Nothing waits in the store, and all that comes is fed.
     pub(crate) is_caught_up: bool,
-    /// The log; `None` for a queue without a store behind it.
-    pub(crate) log: Option<LogId>,
+    /// Names the queue in the store and in ids; `None` for one without a store behind it.
+    pub(crate) queue: Option<QueueId>,
     /// Names the queue in ids of live copies.
     pub(crate) number: u64,
     /// Everything up to it is settled or an exception.
@@ -157,19 +157,14 @@ impl State {
                 self.seats.attach(seat);
             }
             Input::Detach(session, how) => self.detach(session, how),
-            Input::Feed(seq, message) => {
-                if !self.live.is_empty() && self.fresh.head().is_none() {
-                    // Copies that came before it go before it (P8).
-                    self.place_live(seq - 1);
-                }
-                self.fresh.feed(seq, message);
-            }
+            Input::Feed(seq, message) => self.fresh.feed(seq, message),
             Input::Missed(seq) => self.fresh.missed(seq),
             Input::Live {
                 session,
                 n,
                 message,
-            } => self.take_live(session, n, message),
+                behind,
+            } => self.take_live(session, n, message, behind),
             Input::Lost(session, count) => self.lose(session, count),
             Input::Verdict(verdict) => self.judge(verdict, effects),
             Input::Confirmed(session, position) => self.confirmed(session, position, effects),
@@ -197,6 +192,7 @@ impl State {
             Input::Paged(page) => self.paged(page),
             Input::Due(due) => self.due_read(due),
             Input::Browsed(entries) => self.browsed(entries),
+            Input::Looked(entries) => self.looked(entries, effects),
             Input::Written(outcome) => self.written(outcome, effects),
             Input::Settled(outcome) => self.looked_up(outcome, effects),
         }
@@ -305,14 +301,16 @@ impl State {
 
     /// Whether there is a store behind it (still).
     pub(super) fn is_backed(&self) -> bool {
-        self.start.log.is_some() && !self.is_gone
+        self.start.queue.is_some() && !self.is_gone
     }
 
-    /// Whether stored entries are not out yet, or live copies wait behind some.
+    /// Whether stored entries are not out yet, or live copies wait behind some or have to keep to
+    /// an ordering key.
     pub(crate) fn has_ahead(&self) -> bool {
         let stored = self.is_backed()
             && (!self.fresh.is_caught_up() || self.loading.is_starting() || !self.again.is_empty());
-        stored || !self.live.is_empty()
+        // What has a key that is held must not pass by.
+        stored || !self.live.is_empty() || !self.keys.is_empty()
     }
 
     /// Nobody is here and nothing is left to be written or answered.

@@ -6,7 +6,7 @@ use super::super::*;
 use super::book::*;
 use super::bounds::Rooms;
 use super::casts::Cast;
-use super::life::{Cell, EVENTS, Judged, Life, Marked, UNKNOWN};
+use super::life::{Cell, EVENTS, Judged, Life, Marked};
 use super::link::Style;
 use crate::clock::{Clock, Timestamp};
 
@@ -125,10 +125,7 @@ impl Life {
         let at = &mut self.sessions[session];
         self.broker
             .publish(&at.member, &mut at.batch, request, reply);
-        // Whoever has produced under the name before does not look again whether it is free.
-        let known = self.producing.insert((session, from));
-        let holder = if known { session } else { UNKNOWN };
-        self.producers.entry(from).or_insert((holder, None));
+        self.producers.entry(from).or_insert((session, None));
     }
 
     /// What has to come of a PRODUCE.
@@ -196,20 +193,6 @@ impl Life {
             self.unasked.insert(n, now);
         }
         self.book.sent.push(sent);
-        if self.is_stalled {
-            // A page that is read late holds what came before some live copies and after others.
-            let from = self.blind_from.unwrap_or(self.book.sent.len());
-            let unplaced = self.book.sent.iter_mut().skip(from);
-            unplaced.for_each(|sent| sent.is_late = true);
-            self.in_stall.push(n);
-            let sent = &mut self.book.sent;
-            if self.in_stall.iter().any(|n| sent[*n].session != session) {
-                // They are answered in any order; live copies find their place by what was fed.
-                self.in_stall.iter().for_each(|n| sent[*n].is_late = true);
-            }
-        } else {
-            self.in_stall.clear();
-        }
     }
 
     /// Whose queues take it now.
@@ -422,9 +405,6 @@ impl Life {
         self.store
             .refuse(refusing.then_some(ErrorKind::StoreUnavailable));
         self.trouble = Some(self.clock.elapsed());
-        if refusing {
-            self.blind_from.get_or_insert(self.book.sent.len());
-        }
         (self.is_stalled, self.is_refusing) = (stalled, refusing);
     }
 }

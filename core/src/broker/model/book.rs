@@ -185,8 +185,8 @@ impl Queue {
     }
 }
 
-/// Session, key, producer session, and ordering key with whether it is that of live copies.
-pub(super) type Source = (usize, usize, usize, Option<(usize, bool)>);
+/// Session, key, producer session, and ordering key.
+pub(super) type Source = (usize, usize, usize, Option<usize>);
 
 /// A subscription of a live session.
 pub(super) struct Sub {

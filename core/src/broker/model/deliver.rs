@@ -64,6 +64,12 @@ impl Book {
             // Its queue was being opened: nobody can tell which copy this is.
             return self.deliver_doubtful(got, &qid.unwrap());
         }
+        if let Some(qid) = qid
+            .as_ref()
+            .filter(|_| matches!(got.style, Style::Tracked(_)))
+        {
+            self.check_key(got, qid);
+        }
         if is_stored {
             self.deliver_stored(got, &qid.unwrap(), line, clock.now());
         } else {
@@ -71,14 +77,12 @@ impl Book {
         }
     }
 
-    fn check_order(&mut self, got: &Got, is_live: bool) {
+    fn check_order(&mut self, got: &Got) {
         let sent = &self.sent[got.n];
         if sent.is_late {
             return;
         }
-        // Live copies and stored ones keep their ordering keys apart.
-        let key = sent.key.map(|key| (key, is_live));
-        let place = (got.session, got.key, sent.session, key);
+        let place = (got.session, got.key, sent.session, sent.key);
         let last = self.order.insert(place, got.n);
         assert!(
             last.is_none_or(|last| last < got.n),
@@ -172,8 +176,26 @@ impl Book {
             "live and stored (P3): {got:?}"
         );
         if is_first && !was_refused {
-            self.check_order(got, false);
+            self.check_order(got);
         }
+    }
+
+    /// Of one ordering key a session has one at most to settle, stored or live.
+    fn check_key(&self, got: &Got, qid: &Qid) {
+        let Some(key) = self.sent[got.n].key else {
+            return;
+        };
+        let seat = self
+            .queues
+            .get(qid)
+            .and_then(|queue| queue.seats.get(&got.session));
+        let holds = seat.into_iter().flat_map(|seat| &seat.holds);
+        let mut acked = holds.filter(|(_, hold)| hold.acked).map(|(held, _)| *held);
+        let other = acked.find(|(_, n)| *n != got.n && self.sent[*n].key == Some(key));
+        assert!(
+            other.is_none(),
+            "two of one ordering key (P8): {got:?} {other:?}"
+        );
     }
 
     fn deliver_live(&mut self, got: &Got, qid: Option<&Qid>, line: &Arc<Line>) {
@@ -211,7 +233,7 @@ impl Book {
             }
         }
         if is_first {
-            self.check_order(got, true);
+            self.check_order(got);
         }
     }
 }

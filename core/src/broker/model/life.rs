@@ -1,6 +1,6 @@
 //! One random life of a broker: what clients do to it, and what the model expects of each step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +16,6 @@ use crate::model::*;
 use crate::store::faulty::FaultyStore;
 use crate::store::{Bounds, MemoryStore};
 
-/// A session that may be one or none.
-pub(super) const UNKNOWN: usize = usize::MAX;
 pub(super) const STAGING: usize = 6;
 pub(super) const EVENTS: [&str; 2] = ["x", "y"];
 pub(super) const NAMES: [&str; 4] = ["c0", "c1", "c2", "ANONYMOUS-3"];
@@ -52,6 +50,8 @@ pub(super) struct Claim {
     pub(super) holder: Option<usize>,
     /// The holder is an older connection of the same client object.
     pub(super) is_same: bool,
+    /// The SUBSCRIBE that asks for it, if it is not a CONSUMER.
+    pub(super) wish: Option<Wish>,
     pub(super) answer: Cell<crate::Result<()>>,
 }
 
@@ -113,16 +113,11 @@ pub(super) struct Life {
     /// Who holds a name, and as which client.
     pub(super) holders: BTreeMap<usize, (usize, Option<u8>)>,
     pub(super) producers: BTreeMap<usize, (usize, Option<u8>)>,
-    /// Whether the queue of a group or of the shared consumer id is durable.
-    pub(super) durable: BTreeMap<(usize, bool), bool>,
     /// What each name has subscribed to, connected or not.
-    /// The first message since the store refused: couriers may not know where their log ends.
-    pub(super) blind_from: Option<usize>,
-    /// What was produced since the store has stalled.
-    pub(super) in_stall: Vec<usize>,
-    pub(super) producing: BTreeSet<(usize, usize)>,
     pub(super) registry: BTreeMap<(usize, usize), Wish>,
     pub(super) claims: Vec<Claim>,
+    /// SUBSCRIBEs whose session has the name now.
+    pub(super) granted: Vec<(usize, Wish)>,
     pub(super) openings: Vec<Opening>,
     pub(super) judged: Vec<Judged>,
     /// Unanswered PRODUCEs: since when, and by whom.
@@ -195,12 +190,9 @@ impl Life {
             slots: [None; 4],
             holders: BTreeMap::new(),
             producers: BTreeMap::new(),
-            durable: BTreeMap::new(),
-            blind_from: None,
-            in_stall: Vec::new(),
-            producing: BTreeSet::new(),
             registry: BTreeMap::new(),
             claims: Vec::new(),
+            granted: Vec::new(),
             openings: Vec::new(),
             judged: Vec::new(),
             unanswered: BTreeMap::new(),

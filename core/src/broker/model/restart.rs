@@ -49,8 +49,7 @@ impl Life {
         self.producers.clear();
         self.unanswered.clear();
         self.unasked.clear();
-        self.in_stall.clear();
-        self.blind_from = None;
+        self.granted.clear();
         for repeated in self.repeats.values_mut() {
             repeated.since = None;
         }

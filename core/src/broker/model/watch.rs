@@ -51,11 +51,16 @@ impl Life {
         self.casts_are_there();
         self.book.just_left.clear();
         if self.is_well() {
-            self.blind_from = None;
             self.nothing_waits_in_vain();
         }
         if self.is_stalled || self.is_refusing {
             self.trouble = Some(self.clock.elapsed());
+        }
+        if !self.granted.is_empty() {
+            for (session, wish) in std::mem::take(&mut self.granted) {
+                self.subscribe(session, wish);
+            }
+            Box::pin(self.observe()).await;
         }
     }
 

@@ -77,7 +77,7 @@ impl State {
         update: QueueChange,
         now: Timestamp,
     ) -> Result<()> {
-        let letters = self.change(id, |change| {
+        let letters = self.change_any(id, |change| {
             for state in update.except {
                 change.upsert(state);
             }
@@ -103,13 +103,16 @@ impl State {
             let dropped = realm.graves.bury(letter, self.bounds.dlq_max_per_realm);
             self.counters.dead_letters_dropped += dropped;
         }
+        self.end_left(id);
         Ok(())
     }
 
     pub(super) fn settle(&mut self, id: QueueId, seqs: &[Seq]) -> Result<Vec<Settled>> {
-        self.change(id, |change| {
+        let settled = self.change_any(id, |change| {
             seqs.iter().map(|seq| change.settle(*seq)).collect()
-        })
+        })?;
+        self.end_left(id);
+        Ok(settled)
     }
 
     pub(super) fn purge_queue(&mut self, id: QueueId) -> Result<u64> {

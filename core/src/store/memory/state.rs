@@ -137,6 +137,11 @@ impl State {
         records
     }
 
+    pub(super) fn left_over(&self, id: QueueId) -> Option<QueueRecord> {
+        let queue = self.queues.get(&id).filter(|queue| queue.is_left)?;
+        Some(queue.record(self.logs.get(&queue.log)?))
+    }
+
     pub(super) fn open(&mut self, spec: QueueSpec, now: Timestamp) -> Result<QueueRecord> {
         let realm = self.realms.get(&spec.realm);
         let log = realm.and_then(|realm| realm.logs.get(&spec.key).copied());

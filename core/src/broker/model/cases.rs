@@ -455,3 +455,19 @@ async fn a_broadcast_reaches_everybody_at_once_whatever_the_store_does() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn what_was_stored_for_a_durable_subscription_comes_though_it_is_plain_by_then() {
+    let items = [plain(0)];
+    live(vec![
+        connect(0, 0),
+        connect(1, 1),
+        subscribe(0, 0, 0, DURABLE, 2),
+        produce(1, &items),
+        store(true, false),
+        produce(1, &items),
+        subscribe(0, 0, 0, OWN, 1),
+        store(false, false),
+    ])
+    .await;
+}

@@ -79,6 +79,8 @@ async function untyped(): Promise<void> {
 async function broker(): Promise<void> {
   const server = new Server({ port: 0, storage: new Storage.MemoryStore({ default_ttl: '1h' }), pingInterval: 5000, max_queued: 100 });
   const { port } = await server.start();
+  const taken: [boolean, number, number] = [server.send('id', 'note', { n: 1 }), server.broadcast('note'), server.volatile('note', null, 'id')];
+  const swept: number = server.stopIdleEviction().sweepIdleRegistrations() + taken.length;
   const online: number = server.getStats().realms['default']!.producers.online;
   const waiting: number[] = (await server.getStats({ queues: true })).queues.map((queue) => queue.waiting);
   await server.stop({ timeout: 2 });

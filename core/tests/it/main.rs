@@ -14,3 +14,4 @@ mod harness;
 mod layers;
 mod stores;
 mod transport;
+mod wire;

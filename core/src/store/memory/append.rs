@@ -108,6 +108,7 @@ impl State {
         Ok(Appended {
             id,
             duplicate: false,
+            delayed: item.due.is_some(),
             placed,
         })
     }
@@ -143,6 +144,7 @@ impl State {
         Appended {
             id,
             duplicate: true,
+            delayed: self.delays.contains(id),
             placed: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ const { test } = require('node:test');
 const { setTimeout: sleep } = require('node:timers/promises');
 const { Worker } = require('node:worker_threads');
 const restante = require('../..');
-const { startServer, until, inbox, within } = require('./helpers');
+const { child, startServer, until, inbox, within } = require('./helpers');
 
 /** The three methods, as most users begin. */
 class Shelf {
@@ -415,6 +415,13 @@ test('a worker that ends with a store of its own takes nothing with it', async (
     const worker = new Worker(path.join(__dirname, 'fixtures', 'custom-store-worker.js'));
     await within(20_000, new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject)), 'traffic');
     await worker.terminate();
+  }
+});
+
+test('a process that exits inside a call of its store keeps its code', async () => {
+  for (let round = 0; round < 3; round++) {
+    const { code, signal } = await child('custom-store-exit').ended;
+    assert.deepEqual([code, signal], [7, null]);
   }
 });
 

@@ -91,7 +91,11 @@ impl State {
         if let Some(due) = item.due {
             self.hold(&item, due)?;
             self.mark(&item);
-            return Ok(Answered::Now(Ok(appended(id, Vec::new()))));
+            let delayed = true;
+            return Ok(Answered::Now(Ok(Appended {
+                delayed,
+                ..appended(id, Vec::new())
+            })));
         }
         let offers = self.offers(&item);
         if offers.is_empty() {
@@ -126,6 +130,7 @@ impl State {
         Appended {
             id,
             duplicate: true,
+            delayed: self.delays.contains(id),
             placed: Vec::new(),
         }
     }
@@ -455,6 +460,7 @@ fn appended(id: MessageId, placed: Vec<Placed>) -> Appended {
     Appended {
         id,
         duplicate: false,
+        delayed: false,
         placed,
     }
 }

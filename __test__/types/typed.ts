@@ -84,6 +84,8 @@ async function broker(): Promise<void> {
   const degraded: boolean = onDisk.getStats().store.degraded;
   void degraded;
   const { port } = await server.start();
+  const taken: [boolean, number, number] = [server.send('id', 'note', { n: 1 }), server.broadcast('note'), server.volatile('note', null, 'id')];
+  const swept: number = server.stopIdleEviction().sweepIdleRegistrations() + taken.length;
   const online: number = server.getStats().realms['default']!.producers.online;
   const waiting: number[] = (await server.getStats({ queues: true })).queues.map((queue) => queue.waiting);
   await server.stop({ timeout: 2 });

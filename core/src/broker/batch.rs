@@ -68,7 +68,6 @@ pub(super) struct Answering {
     /// Its live copies.
     pub(super) segments: SmallVec<[usize; 2]>,
     pub(super) id: crate::model::MessageId,
-    pub(super) delayed: bool,
 }
 
 /// Who gets a segment.

@@ -94,6 +94,7 @@ pub struct Broker {
     last_session: AtomicU64,
     last_message: AtomicU64,
     is_closing: AtomicBool,
+    keeps_idle: AtomicBool,
     delayed_bell: Arc<Notify>,
 }
 
@@ -129,6 +130,7 @@ impl Broker {
             last_session: AtomicU64::new(0),
             last_message: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
+            keeps_idle: AtomicBool::new(false),
             delayed_bell: Arc::new(Notify::new()),
         })
     }
@@ -373,6 +375,16 @@ impl Broker {
     pub async fn sweep(self: &Arc<Self>) {
         sweep::round(self).await;
     }
+
+    /// Takes names that have been idle for their time out of the live tables now; how many.
+    pub fn sweep_idle(&self) -> usize {
+        sweep::idle_names(self)
+    }
+
+    /// From now on only [`Broker::sweep_idle`] does that.
+    pub fn stop_idle_eviction(&self) {
+        self.keeps_idle.store(true, Ordering::Relaxed);
+    }
 }
 
 /// For the files of this room.
@@ -403,6 +415,10 @@ impl Broker {
 
     fn delayed_bell(&self) -> Arc<Notify> {
         self.delayed_bell.clone()
+    }
+
+    fn evicts_idle(&self) -> bool {
+        !self.keeps_idle.load(Ordering::Relaxed)
     }
 
     fn is_closing(&self) -> bool {

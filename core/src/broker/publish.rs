@@ -201,9 +201,6 @@ fn hold(
         ..Placing::default()
     };
     answer_later(batch, outgoing, placing, reply);
-    if let Some(answering) = batch.replies.last_mut() {
-        answering.delayed = true;
-    }
 }
 
 pub(super) fn append(
@@ -242,7 +239,6 @@ pub(super) fn answer_later(
             append: placing.append,
             segments: placing.segments,
             id: outgoing.id,
-            delayed: false,
         });
     }
 }

@@ -105,6 +105,7 @@ impl Queue {
             marked: 0,
             has_exceptions: false,
             takes_all: true,
+            changed_at: 0,
             retry,
             store_timeout: engine.config.store_timeout,
         }
@@ -303,12 +304,13 @@ impl Queue {
         self.tell_running(Input::Purged);
     }
 
-    /// Its settings changed: whether it takes every entry.
-    pub(crate) fn set_takes_all(self: &Arc<Self>, takes_all: bool) {
+    /// Its settings changed: whether it takes every entry after this one.
+    pub(crate) fn set_takes_all(self: &Arc<Self>, takes_all: bool, after: Seq) {
         let mut inbox = self.inbox.lock();
-        match &mut inbox.start {
-            Some(start) => start.takes_all = takes_all,
-            None => self.tell(inbox, Input::TakesAll(takes_all)),
+        if let Some(start) = &mut inbox.start {
+            start.set_takes_all(takes_all, after);
+        } else {
+            self.tell(inbox, Input::TakesAll { takes_all, after });
         }
     }
 

@@ -23,7 +23,7 @@ use super::routes::Routes;
 use crate::clock::Elapsed;
 use crate::metrics::{Counter, Metrics};
 use crate::model::{ConsumerName, GroupName, Key, ProducerName, RealmId, RetryPolicy};
-use crate::store::{QueueId, QueueKind, QueueRecord, QueueSettings};
+use crate::store::{QueueId, QueueKind, QueueRecord, QueueSettings, Seq};
 
 /// See the module.
 pub(super) struct Realm {
@@ -220,7 +220,7 @@ impl Realm {
         if let Some(slot) = state.slots.get(&slot_key).cloned()
             && slot.id == record.queue
         {
-            self.set_durable(state, &slot, settings);
+            self.set_durable(state, &slot, settings, record.head);
             return slot;
         }
         self.forget(state, &slot_key);
@@ -249,11 +249,11 @@ impl Realm {
         slot
     }
 
-    fn set_durable(&self, state: &mut State, slot: &Slot, settings: QueueSettings) {
+    fn set_durable(&self, state: &mut State, slot: &Slot, settings: QueueSettings, after: Seq) {
         let mut inner = slot.state.lock();
         let before = std::mem::replace(&mut inner.settings, settings.clone());
         drop(inner);
-        slot.queue.set_takes_all(settings.durable);
+        slot.queue.set_takes_all(settings.durable, after);
         if before.durable && !settings.durable {
             let key = (slot.entry.key.clone(), slot.kind, slot.name.clone());
             state.plain_order.push_back(key);

@@ -426,7 +426,7 @@ impl Answering {
             delivered,
             refused: appended.placed.iter().map(|placed| placed.refused).sum(),
             duplicate: appended.duplicate,
-            delayed: self.delayed && !appended.duplicate,
+            delayed: appended.delayed,
         }
     }
 }

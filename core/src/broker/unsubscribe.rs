@@ -10,7 +10,7 @@ use super::realm::{Realm, SlotKey, State};
 use super::registry;
 use super::request::{SubscribeRequest, Unsubscribe, UnsubscribeRequest, Unsubscribed};
 use super::{Answer, Broker, ready};
-use crate::model::{ConsumerId, ConsumerName, Key};
+use crate::model::{ConsumerId, ConsumerName, Key, fold};
 use crate::store::{QueueId, QueueKind};
 use crate::{Error, ErrorKind, Result};
 
@@ -24,6 +24,7 @@ pub(super) fn unsubscribe(
     let mut mails = Vec::new();
     let mut queues = Vec::new();
     let mut done = Unsubscribed::default();
+    let mut is_own = false;
     {
         let mut state = realm.state.lock();
         let names = match names(&state, member, request) {
@@ -33,6 +34,7 @@ pub(super) fn unsubscribe(
         for name in names {
             for key in keys(&state, &name, &request.what) {
                 let id = request.consumer_id.as_ref();
+                is_own |= find(&state, &name, &key, None).is_some();
                 match find(&state, &name, &key, id) {
                     Some(Found::Subscription) if request.detach => {
                         detach(broker, member, &mut state, &name, &key);
@@ -49,6 +51,10 @@ pub(super) fn unsubscribe(
                 }
                 done.removed += 1;
             }
+        }
+        if !is_own && request.consumer.is_none() && is_anybodys(realm, &request.what) {
+            let text = "nobody on this session has this subscription, somebody else has";
+            return ready(Err(Error::new(ErrorKind::Forbidden, text)));
         }
     }
     mails.into_iter().for_each(Mail::send);
@@ -119,14 +125,30 @@ fn keys(state: &State, name: &ConsumerName, what: &Unsubscribe) -> Vec<Arc<Key>>
     let Some(consumer) = state.consumers.get(name) else {
         return Vec::new();
     };
+    let text = match what {
+        Unsubscribe::Key(key) => return vec![key.clone()],
+        Unsubscribe::Text(text) => text,
+    };
+    let named = |is_meant: &dyn Fn(&str) -> bool| {
+        let keys = consumer.subscriptions.keys();
+        let meant = keys.filter(|key| is_meant(&key.wire_name()));
+        meant.cloned().collect::<Vec<_>>()
+    };
+    // All events of a producer have two names that differ in case only.
+    let exact = named(&|name| name == &**text);
+    if !exact.is_empty() {
+        return exact;
+    }
+    let folded = fold(text);
+    named(&|name| fold(name) == folded)
+}
+
+/// Whether any consumer has or left a subscription to what is meant.
+fn is_anybodys(realm: &Realm, what: &Unsubscribe) -> bool {
+    let routes = realm.routes.read();
     match what {
-        Unsubscribe::Text(text) => {
-            let keys = consumer.subscriptions.keys();
-            keys.filter(|key| key.wire_name() == **text)
-                .cloned()
-                .collect()
-        }
-        Unsubscribe::Key(key) => vec![key.clone()],
+        Unsubscribe::Key(key) => routes.get(key).is_some(),
+        Unsubscribe::Text(text) => routes.has_name(text),
     }
 }
 

@@ -114,6 +114,7 @@ fn start(maps: &Maps, fresh: bool) -> Start {
         marked: maps.sent,
         has_exceptions: !maps.rows.is_empty(),
         takes_all: true,
+        changed_at: 0,
         retry: RetryPolicy::default(),
         store_timeout: STORE_TIMEOUT,
     }

@@ -302,11 +302,7 @@ impl State {
             return;
         }
         let due = stored.due.unwrap_or_default();
-        let mut entry = Entry::excepted(stored);
-        if entry.attempts == 0 && self.fresh.was_sent(slot.number()) {
-            // Its row was written while it waited for its key; its first send was only marked.
-            entry.attempts = 1;
-        }
+        let entry = self.excepted(stored);
         let wait = due.since(self.now.wall).min(LONGEST_WAIT);
         let place = if wait > Duration::ZERO {
             let at = self.now.elapsed + wait;
@@ -330,6 +326,15 @@ impl State {
         if key.is_none_or(|key| self.keys.claim(0, &key, slot, size)) {
             self.put(slot, place);
         }
+    }
+
+    /// An exception as it is: where its row was written while it waited for its key, its first send
+    /// was only marked.
+    pub(super) fn excepted(&self, stored: Stored) -> Entry {
+        let was_sent = self.fresh.was_sent(stored.seq);
+        let mut entry = Entry::excepted(stored);
+        entry.attempts = entry.attempts.max(u32::from(was_sent));
+        entry
     }
 
     /// An ACK for an entry that is not in hand: the store knows.

@@ -91,8 +91,8 @@ pub(super) enum Input {
     Wake,
     /// The backlog was dropped from the store.
     Purged,
-    /// Whether every entry is for this queue has changed.
-    TakesAll(bool),
+    /// Whether every entry is for this queue has changed for those after this one.
+    TakesAll { takes_all: bool, after: Seq },
     /// The outbox of a seat has taken the batch, or not.
     Offered { seat: u32, position: Option<u64> },
     /// Answers of the store.

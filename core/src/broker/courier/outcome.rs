@@ -13,7 +13,7 @@ use crate::store::{Entry as Stored, Seq};
 
 use super::super::queue::{Answer, Item, Mode, Outcome, Verdict, What};
 use super::Effect;
-use super::entry::{Entry, Held, Out, Place, Row, Slot};
+use super::entry::{Held, Out, Place, Row, Slot};
 use super::state::State;
 
 /// The longest wait a nack may ask for.
@@ -139,7 +139,7 @@ impl State {
             return effects.push(Effect::Answer(verdict.answer, outcome));
         };
         self.skip_if_out(stored.seq);
-        let entry = Entry::excepted(stored);
+        let entry = self.excepted(stored);
         let place = Place::Parked;
         self.held.insert(slot, Held { entry, place });
         let retry = self.start.retry;

@@ -43,6 +43,8 @@ pub(crate) struct Start {
     pub(crate) has_exceptions: bool,
     /// It takes every entry; else guaranteed ones only.
     pub(crate) takes_all: bool,
+    /// Which of the entries up to it are for this queue only the store knows.
+    pub(crate) changed_at: Seq,
     /// For entries that no session holds.
     pub(crate) retry: RetryPolicy,
     /// How long an answer waits for its write (P27).
@@ -88,6 +90,17 @@ pub(crate) struct State {
     pub(super) tally: Tally,
 }
 
+impl Start {
+    /// Notes what the queue takes after an entry; whether that is something else than before.
+    pub(crate) fn set_takes_all(&mut self, takes_all: bool, after: Seq) -> bool {
+        let is_new = std::mem::replace(&mut self.takes_all, takes_all) != takes_all;
+        if is_new {
+            self.changed_at = self.changed_at.max(after);
+        }
+        is_new
+    }
+}
+
 impl State {
     /// A courier that knows nothing yet of what is in the store.
     pub(crate) fn new(start: Start, now: Now) -> Self {
@@ -100,6 +113,7 @@ impl State {
                 start.sent_before,
                 start.unsent.clone(),
                 start.is_caught_up,
+                start.changed_at,
             ),
             keys: Keys::default(),
             ledger: Ledger::new(start.low, start.marked),
@@ -182,10 +196,10 @@ impl State {
                 self.loading.doubt();
             }
             Input::Purged => self.purge(),
-            Input::TakesAll(takes_all) => {
-                if std::mem::replace(&mut self.start.takes_all, takes_all) != takes_all {
+            Input::TakesAll { takes_all, after } => {
+                if self.start.set_takes_all(takes_all, after) {
                     // What it took before it still takes: the store knows which those are (P5).
-                    self.fresh.read_again();
+                    self.fresh.read_again(after);
                 }
             }
             Input::Offered { seat, position } => self.offered(seat, position, effects),

@@ -3,12 +3,14 @@
 mod failures;
 mod settling;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::ports::SessionId;
 use super::super::queue::{Leave, Mode, Outcome, What};
 use super::bench::{Bench, DELAY, Health, message};
 use super::{Input, Slot};
+use crate::model::Message;
 
 const OK: Outcome = Outcome::Ok { duplicate: false };
 
@@ -308,4 +310,21 @@ fn after_a_purge_nothing_of_the_backlog_goes_out() {
     assert!(bench.held(1).is_empty());
     bench.publish(message(None, None, 10), true);
     assert_eq!(bench.held(1), [6]);
+}
+
+#[test]
+fn what_came_before_a_queue_gave_up_being_durable_is_its_own_whenever_it_is_fed() {
+    let mut bench = Bench::new();
+    bench.ack_session(1, 10);
+    bench.tell(Input::TakesAll {
+        takes_all: false,
+        after: 1,
+    });
+    let plain = Arc::new(Message {
+        guaranteed: false,
+        ..Message::clone(&message(None, None, 10))
+    });
+    bench.publish(plain.clone(), true);
+    bench.publish(plain, true);
+    assert_eq!(bench.held(1), [1]);
 }

@@ -52,7 +52,12 @@ impl Book {
         }
         let is_stored = match got.style {
             Style::Tracked(_) => !got.is_live(),
-            _ => only_stored || entry.is_some_and(|entry| entry.end.is_none()),
+            _ => {
+                let is_open = entry.is_some_and(|entry| entry.end.is_none());
+                let mut doubtful = self.doubtful.iter();
+                let wavers = doubtful.any(|(at, of)| Some(at) == qid.as_ref() && *of == n);
+                only_stored || is_open || wavers
+            }
         };
         let is_doubtful = |qid: &Qid| !got.is_live() && sent.possible.contains(qid);
         if !matches!(got.style, Style::Tracked(_)) && qid.as_ref().is_some_and(is_doubtful) {
@@ -125,6 +130,11 @@ impl Book {
         let wanted = match got.style {
             Style::Plain => entry.attempts == 0,
             Style::Repeated => entry.attempts > 0 || entry.was_left,
+            Style::Tracked(attempt) if entry.was_recalled => {
+                // That it is a repeat is all that a new broker has to know.
+                let least = if entry.attempts > 0 { 2 } else { 1 };
+                (least..=entry.attempts + 2).contains(&attempt)
+            }
             Style::Tracked(attempt) => {
                 let is_more = entry.was_left && attempt == entry.attempts + 2;
                 is_more || attempt == entry.attempts + 1
@@ -134,6 +144,7 @@ impl Book {
         let is_first = entry.attempts == 0;
         let is_counted_twice = entry.was_left && got.style == Style::Repeated && is_first;
         entry.was_left = false;
+        entry.was_recalled = false;
         entry.attempts = match got.style {
             Style::Tracked(attempt) => attempt,
             _ => entry.attempts + 1 + u32::from(is_counted_twice),
@@ -146,6 +157,8 @@ impl Book {
                 .iter()
                 .find(|(other, entry)| same(other) && entry.end.is_none() && entry.attempts > 0);
             let begun = begun.filter(|(other, _)| self.sent[**other].expires > now);
+            let is_doubtful = |other: usize| self.doubtful.contains(&(qid.clone(), other));
+            let begun = begun.filter(|(other, _)| !is_doubtful(**other));
             assert!(
                 begun.is_none(),
                 "two of one ordering key (P8): {got:?} {begun:?}"

@@ -153,6 +153,7 @@ macro_rules! store_contract {
             a_delayed_message_waits_until_it_is_due
             a_delayed_message_keeps_its_owner
             a_release_publishes_and_ends_the_delay_in_one
+            a_repeat_of_a_held_message_says_that_it_is_held
             a_refused_release_keeps_its_message
             a_release_that_nobody_wants_ends_the_delay
             dropped_delayed_messages_are_gone

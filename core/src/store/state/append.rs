@@ -116,6 +116,7 @@ impl<K: Keep> State<K> {
         Ok(Appended {
             id,
             duplicate: false,
+            delayed: item.due.is_some(),
             placed,
         })
     }
@@ -154,6 +155,7 @@ impl<K: Keep> State<K> {
         Appended {
             id,
             duplicate: true,
+            delayed: self.keep.holds(id),
             placed: Vec::new(),
         }
     }

@@ -209,6 +209,29 @@ fn a_store_that_does_not_answer_keeps_acks_and_the_late_answer_settles_them() {
 }
 
 #[test]
+fn a_dead_letter_made_after_a_restart_counts_the_attempt_before_it() {
+    let mut bench = Bench::new();
+    bench.publish(message(Some("A"), None, 10), false);
+    bench.publish(message(Some("A"), None, 10), false);
+    bench.backlog(1);
+    bench.ack_session(1, 10);
+    bench.ack(1, 1);
+    // Its row is written while it waits for its key.
+    bench.advance(seconds(6));
+    bench.nack(1, 0, false);
+    assert_eq!((bench.held(1), bench.maps.rows[&2].attempts), (vec![2], 0));
+    bench.crash();
+    let no = What::Nack {
+        delay: None,
+        requeue: false,
+        reason: None,
+    };
+    bench.verdict(Slot::stored(2), Some(1), no, "late");
+    assert_eq!(bench.outcomes(), [OK; 3]);
+    assert_eq!(bench.maps.dead[&2].attempts, 1);
+}
+
+#[test]
 fn a_revived_dead_letter_comes_after_a_wake() {
     let mut bench = Bench::new();
     bench.backlog(2);

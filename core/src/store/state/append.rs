@@ -155,7 +155,7 @@ impl<K: Keep> State<K> {
         Appended {
             id,
             duplicate: true,
-            delayed: self.delays.contains(id),
+            delayed: self.keep.holds(id),
             placed: Vec::new(),
         }
     }

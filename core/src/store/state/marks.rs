@@ -103,12 +103,14 @@ impl<U: Uids> Marks<U> {
     }
 
     /// Puts a mark back that was written down; the least recently used first.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn restore(&mut self, instance: Arc<str>, mark: Mark) {
         self.idle_line.push_back((mark.used, Arc::clone(&instance)));
         self.instances.insert(instance, Box::new(mark));
     }
 
     /// The instances whose mark has changed since the last call, with the mark if it is there still.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn take_touched(&mut self) -> Vec<(Arc<str>, Option<&Mark>)> {
         let mut touched = self
             .touched

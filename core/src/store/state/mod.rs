@@ -26,10 +26,15 @@ mod sweep;
 pub(super) mod tests;
 
 pub(super) use keep::{Entries, Held, Keep, Letter, Row, Uids};
-pub(super) use log::{Log, Totals};
-pub(super) use marks::{Mark, Marks};
-pub(super) use queue::{Queue, Shut};
+pub(super) use log::Totals;
+pub(super) use marks::Marks;
 pub(super) use reading::{LOOKS, Room, waiting_entry};
-pub(super) use realm::Realm;
 pub(super) use runs::Runs;
 pub(super) use state::{Change, State, no_queue};
+#[cfg(feature = "sqlite")]
+pub(super) use {
+    log::Log,
+    marks::Mark,
+    queue::{Queue, Shut},
+    realm::Realm,
+};

@@ -762,6 +762,9 @@ export interface StoreStats {
   /** `at` in milliseconds since 1970. */
   last_error: { at: number; message: string } | null;
   warnings: string[];
+  /** Calls of a store in Redis that wait, and that were sent again. */
+  waiting_calls?: number;
+  repeated_calls?: number;
   /** Sizes of a store that is a file. */
   file_bytes?: number;
   wal_bytes?: number;
@@ -916,15 +919,17 @@ export interface CustomStore {
 export type StorageChoice =
   | 'memory'
   | 'sqlite'
+  | 'redis'
   | 'custom'
   | true
   | MemoryStore
   | SqliteStore
+  | RedisStore
   | CustomStore
   | (new (options: any) => CustomStore)
   | ((options: any) => Awaitable<CustomStore>);
 
-export interface StorageOptions extends MemoryStoreOptions, SqliteStoreOptions {
+export interface StorageOptions extends MemoryStoreOptions, SqliteStoreOptions, RedisStoreOptions {
   /** A path, from the working directory, or the name of a package. */
   module?: string;
   module_path?: string;
@@ -933,16 +938,41 @@ export interface StorageOptions extends MemoryStoreOptions, SqliteStoreOptions {
   [option: string]: any;
 }
 
+export interface RedisStoreOptions {
+  /** `redis://` or `rediss://`, with user, password and database; several for Sentinel and Cluster.
+   *  Default `'redis://127.0.0.1:6379'`. */
+  url?: string | string[];
+  /** What our keys begin with; no braces. Default `'restante'`. */
+  prefix?: string;
+  /** The name of the master that the Sentinels at `url` watch. */
+  sentinel?: string;
+  /** `url` names nodes of a Redis Cluster. Default false. */
+  cluster?: boolean;
+  /** Start only if Redis never evicts keys. Default false. */
+  strict?: boolean;
+  default_ttl?: Duration;
+  defaultTtl?: Duration;
+}
+
+/** Keeps messages in Redis: they survive the broker. The server's start connects. */
+declare class RedisStore {
+  constructor(options?: RedisStoreOptions);
+  readonly options: Readonly<RedisStoreOptions>;
+}
+export type { RedisStore };
+
 export const Storage: {
   readonly MemoryStore: typeof MemoryStore;
   readonly SqliteStore: typeof SqliteStore;
+  readonly RedisStore: typeof RedisStore;
   createStore(name: 'sqlite', options?: SqliteStoreOptions): SqliteStore;
-  createStore<Store extends MemoryStore | SqliteStore>(store: Store): Store;
+  createStore(name: 'redis', options?: RedisStoreOptions): RedisStore;
+  createStore<Store extends MemoryStore | SqliteStore | RedisStore>(store: Store): Store;
   createStore(name?: 'memory' | true, options?: MemoryStoreOptions): MemoryStore;
   createStoreAsync(
-    name?: 'memory' | 'sqlite' | true | MemoryStore | SqliteStore,
-    options?: MemoryStoreOptions | SqliteStoreOptions,
-  ): Promise<{ store: MemoryStore | SqliteStore; backend: 'memory' | 'sqlite'; fellBack: boolean; error: Error | null }>;
+    name?: 'memory' | 'sqlite' | 'redis' | true | MemoryStore | SqliteStore | RedisStore,
+    options?: MemoryStoreOptions | SqliteStoreOptions | RedisStoreOptions,
+  ): Promise<{ store: MemoryStore | SqliteStore | RedisStore; backend: 'memory' | 'sqlite' | 'redis'; fellBack: boolean; error: Error | null }>;
 };
 
 // ---- names on the wire -------------------------------------------------------------------------

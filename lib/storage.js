@@ -11,6 +11,15 @@ const SQLITE = {
   busy_timeout: kinds.count(1, 2 ** 32 - 1),
 };
 
+const REDIS = {
+  url: (value, name) => (Array.isArray(value) ? value.map((one) => kinds.text(one, name)).join(',') : kinds.text(value, name)),
+  prefix: kinds.text,
+  sentinel: kinds.text,
+  cluster: kinds.flag,
+  strict: kinds.flag,
+  default_ttl: kinds.span,
+};
+
 /** Keeps messages in the server's memory: they survive reconnects, not the process. */
 class MemoryStore {
   constructor(options) {
@@ -27,18 +36,28 @@ class SqliteStore {
   }
 }
 
-const isStore = (value) => [MemoryStore, SqliteStore, CustomStore].some((known) => value instanceof known);
-/** The name that the core knows a store by. */
-const nameOf = (store) => (store instanceof SqliteStore ? 'sqlite' : 'memory');
+/** Keeps messages in Redis: they survive the broker. The server's start connects. */
+class RedisStore {
+  constructor(options) {
+    this.options = Object.freeze(read(options, REDIS));
+    Object.freeze(this);
+  }
+}
 
-/** `memory` (or `true`), `sqlite`, `custom` with a module, or a store of the user's own: an object, its
- *  class, or a function that makes it. @throws `unsupported` for other names. */
+/** Stores by the names that the core knows them by. */
+const STORES = { memory: MemoryStore, sqlite: SqliteStore, redis: RedisStore };
+const isStore = (value) => value instanceof CustomStore || Object.values(STORES).some((Store) => value instanceof Store);
+/** The name that the core knows a store by; it sees a store of the user's own as one in memory. */
+const nameOf = (store) => Object.keys(STORES).find((name) => store instanceof STORES[name]) ?? 'memory';
+
+/** `memory` (or `true`), `sqlite`, `redis`, `custom` with a module, or a store of the user's own: an
+ *  object, its class, or a function that makes it. @throws `unsupported` for other names. */
 function createStore(name = 'memory', options = {}) {
   if (isStore(name)) return name;
-  if (name === 'memory' || name === true) return new MemoryStore(options);
-  if (name === 'sqlite') return new SqliteStore(options);
+  if (name === true) return new MemoryStore(options);
+  if (Object.hasOwn(STORES, name)) return new STORES[name](options);
   if (CustomStore.accepts(name)) return new CustomStore(name, options);
-  throw new RestanteError({ code: 'unsupported', message: `storage: ${String(name)} is not supported, only 'memory', 'sqlite' and 'custom'` });
+  throw new RestanteError({ code: 'unsupported', message: `storage: ${String(name)} is not supported, only 'memory', 'sqlite', 'redis' and 'custom'` });
 }
 
 async function createStoreAsync(name, options) {
@@ -46,4 +65,4 @@ async function createStoreAsync(name, options) {
   return { store, backend: store instanceof CustomStore ? 'custom' : nameOf(store), fellBack: false, error: null };
 }
 
-module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, createStore, createStoreAsync }), isStore, nameOf };
+module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, RedisStore, createStore, createStoreAsync }), isStore, nameOf };

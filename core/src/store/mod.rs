@@ -31,6 +31,10 @@ mod pending;
 #[cfg(feature = "testing")]
 pub mod shelf;
 mod simple;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod state;
@@ -44,6 +48,8 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 pub use leasing::{Leasing, LeasingOptions, Side};
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisOptions, RedisStore};
 pub use memory::MemoryStore;
 pub use pending::Pending;
 pub use simple::{DeadRow, Methods, NewRow, Place, Row, RowId, RowPage, SimpleStore};

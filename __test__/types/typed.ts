@@ -89,8 +89,9 @@ async function broker(): Promise<void> {
   const online: number = server.getStats().realms['default']!.producers.online;
   const waiting: number[] = (await server.getStats({ queues: true })).queues.map((queue) => queue.waiting);
   await server.stop({ timeout: 2 });
-  // @ts-expect-error: not yet
-  new Server({ storage: 'redis' });
+  new Server({ storage: 'redis', storage_options: { url: ['redis://a', 'redis://b'], cluster: true } });
+  // @ts-expect-error: no such store
+  new Server({ storage: 'postgres' });
   const rows: (NewRow & { realm: string; event: string })[] = [];
   const storage: CustomStore = {
     enqueue: (realm, event, row) => (rows.push({ ...row, realm, event }), row.id),

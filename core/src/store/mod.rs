@@ -28,13 +28,13 @@ pub mod faulty;
 mod leasing;
 mod memory;
 mod pending;
-#[cfg(feature = "testing")]
-pub mod shelf;
-mod simple;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod settings;
+#[cfg(feature = "testing")]
+pub mod shelf;
+mod simple;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod state;
@@ -47,9 +47,9 @@ use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
-pub use leasing::{Leasing, LeasingOptions, Side};
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
+pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;
 pub use simple::{DeadRow, Methods, NewRow, Place, Row, RowId, RowPage, SimpleStore};

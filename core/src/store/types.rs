@@ -2,7 +2,8 @@
 //!
 //! Plain values without behaviour. Used by the stores and by the broker.
 
-use std::collections::BTreeMap;
+mod reports;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::model::{ConsumerName, GroupName, Key, Message, MessageId, RealmId, RetryPolicy};
 use crate::{Error, ErrorKind};
+
+pub use reports::{Gap, Maintained, StoreCounters, StoreHealth};
 
 /// Position of an entry in its log, from 1, in commit order, never reused.
 pub type Seq = u64;
@@ -231,15 +234,6 @@ pub struct Page {
     pub end: bool,
 }
 
-/// What one bite of [`Store::maintain`](super::Store::maintain) did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Maintained {
-    /// There is more to do.
-    pub more: bool,
-    /// Entries that it found expired and settled, one per queue that would have got them, by realm.
-    pub expired: BTreeMap<RealmId, u64>,
-}
-
 /// Exceptions whose time has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
@@ -454,54 +448,6 @@ impl Default for Bounds {
             marks_per_realm: 100_000,
         }
     }
-}
-
-/// What a store has counted since it was made; none ever falls (P38).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct StoreCounters {
-    /// Entries written to logs.
-    pub appended: u64,
-    /// Messages that were known already.
-    pub duplicates: u64,
-    /// Entries that expired unsettled, one per queue that would have got it.
-    pub expired: u64,
-    /// Entries refused by full queues, one per queue.
-    pub refused: u64,
-    /// Entries dropped by full queues for newer ones, one per queue.
-    pub dropped_oldest: u64,
-    /// Entries that became dead letters.
-    pub buried: u64,
-    /// Dead letters dropped because there were too many.
-    pub dead_letters_dropped: u64,
-    /// Dead letters that ended by age.
-    pub dead_letters_expired: u64,
-    /// Entries set aside because their stored bytes are damaged, one per queue that met them (P7).
-    pub damaged: u64,
-    /// Calls that a custom store refused or did not answer in time.
-    pub failures: u64,
-}
-
-/// Something that a store cannot hold of what is promised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gap {
-    /// The promise, as `P10`.
-    pub promise: &'static str,
-    /// What that means, in one sentence.
-    pub what: &'static str,
-}
-
-/// How a store is doing (P27).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StoreHealth {
-    /// It cannot do all that it promises at this moment.
-    pub is_degraded: bool,
-    /// What went wrong last, and when.
-    pub last_error: Option<(Timestamp, Arc<str>)>,
-    /// What an operator should know although nothing has failed, one sentence each.
-    pub warnings: Vec<String>,
-    /// Sizes by name, for stats and metrics.
-    pub figures: Vec<(&'static str, u64)>,
 }
 
 #[cfg(test)]

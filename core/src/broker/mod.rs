@@ -17,6 +17,7 @@ mod buffers;
 mod courier;
 mod delayed;
 mod engine;
+mod forget;
 mod listen;
 mod matches;
 mod member;

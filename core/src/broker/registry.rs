@@ -25,6 +25,13 @@ impl Users {
     }
 }
 
+/// A subscription of a name.
+pub(super) struct Kept {
+    pub(super) request: Arc<SubscribeRequest>,
+    /// Greater is newer.
+    pub(super) age: u64,
+}
+
 /// The queue that remembers a subscription, if one does.
 pub(super) fn slot_key(request: &SubscribeRequest) -> Option<SlotKey> {
     identity(request).map(|(kind, name)| (request.key.clone(), kind, name))
@@ -37,8 +44,13 @@ impl State {
         let Some(consumer) = self.consumers.get_mut(name) else {
             return;
         };
-        match consumer.subscriptions.insert(key.clone(), request.clone()) {
-            Some(before) => self.not_used(&before),
+        consumer.next_age += 1;
+        let kept = Kept {
+            request: request.clone(),
+            age: consumer.next_age,
+        };
+        match consumer.subscriptions.insert(key.clone(), kept) {
+            Some(before) => self.not_used(&before.request),
             None => self.watch(name, key),
         }
         if let Some(slot_key) = slot_key(request) {
@@ -55,7 +67,7 @@ impl State {
         key: &Key,
     ) -> Option<Arc<SubscribeRequest>> {
         let consumer = self.consumers.get_mut(name)?;
-        let request = consumer.subscriptions.swap_remove(key)?;
+        let request = consumer.subscriptions.swap_remove(key)?.request;
         self.not_used(&request);
         self.unwatch(name, key);
         Some(request)
@@ -66,9 +78,9 @@ impl State {
         let Some(consumer) = self.consumers.remove(name) else {
             return;
         };
-        for request in consumer.subscriptions.values() {
-            self.not_used(request);
-            self.unwatch(name, &request.key);
+        for kept in consumer.subscriptions.values() {
+            self.not_used(&kept.request);
+            self.unwatch(name, &kept.request.key);
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::attach::{self, is_current};
 use super::awareness::{self, Mail};
+use super::forget::{self, Gone};
 use super::listen::Listener;
 use super::member::Member;
 use super::ports::Action;
@@ -145,6 +146,9 @@ fn enlist(
     state.keep(&Arc::new(request.clone()));
     let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, &request));
     let slot_key = slot_key.as_ref();
+    if let Some(slot_key) = slot_key {
+        forget::before_open(broker, realm, &mut state, slot_key);
+    }
     let listener = attach::listen(broker, member, &mut state, &request, slot_key, true);
     let mail = awareness::subscribed(broker, &state, name, &request.key);
     drop(state);
@@ -219,7 +223,7 @@ fn check_queue(
 /// nobody is attached to (P4).
 fn make_room(
     broker: &Broker,
-    realm: &Realm,
+    realm: &Arc<Realm>,
     state: &mut State,
     slot_key: &SlotKey,
     request: &SubscribeRequest,
@@ -242,10 +246,14 @@ fn make_room(
             state.plain_order.push_back(oldest);
             continue;
         }
-        let queue = slot.id;
-        realm.forget(state, &oldest);
+        let gone = Gone {
+            queue: slot.id,
+            key: oldest,
+            purge: true,
+        };
+        realm.forget(state, &gone.key);
         realm.forgotten.add(1);
-        broker.in_background(broker.store().forget(queue, true), "forget a subscription");
+        drop(forget::forget(broker, realm, state, gone));
         return true;
     }
     realm.forgotten.add(1);

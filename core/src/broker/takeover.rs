@@ -397,6 +397,7 @@ impl Consumer {
             is_unseen: true,
             offline_since: Elapsed::ZERO,
             subscriptions: indexmap::IndexMap::new(),
+            next_age: 0,
             ids: std::collections::HashSet::new(),
         }
     }

@@ -1,9 +1,13 @@
 //! How shared and ended subscriptions end, and what is said of their deliveries then (P5, P9).
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use super::harness::*;
 use crate::ErrorKind;
 use crate::broker::*;
 use crate::model::*;
+use crate::store::Store;
 
 fn unsubscribe(what: &str, purge: bool) -> UnsubscribeRequest {
     UnsubscribeRequest {
@@ -178,6 +182,69 @@ async fn a_producer_hears_of_a_consumer_until_its_last_key_ends() {
     let list = |keys: &str| vec![format!("SUBSCRIBE-TO-id-p c [{keys}] Some(true)")];
     assert_eq!(
         heard,
-        [list("tyo-mq-all-a,p-b"), list("tyo-mq-all-a"), vec![]]
+        [list("p-b,tyo-mq-all-a"), list("tyo-mq-all-a"), vec![]]
     );
+}
+
+#[tokio::test]
+async fn a_producer_hears_of_a_consumers_keys_the_newest_last_whichever_have_ended() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    for what in ["p:a", "p:b", "p:c", "p:d"] {
+        consumer.subscribe(wish("c", what)).await.unwrap();
+    }
+    let end = unsubscribe("p:a", false);
+    world
+        .broker
+        .unsubscribe(&consumer.member, end)
+        .await
+        .unwrap();
+    consumer.subscribe(wish("c", "p:b")).await.unwrap();
+    let heard = world.producer("p").lines();
+    assert_eq!(heard, ["SUBSCRIBE-TO-id-p c [p-c,p-d,p-b] Some(true)"]);
+}
+
+/// Ends a durable subscription while the store refuses to forget it.
+async fn refused_end(world: &World, consumer: &Client, purge: bool) {
+    world.store.is_broken.store(true, Ordering::SeqCst);
+    let end = unsubscribe("x", purge);
+    let ended = world.broker.unsubscribe(&consumer.member, end).await;
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::StoreUnavailable);
+    world.store.is_broken.store(false, Ordering::SeqCst);
+}
+
+async fn remembered(world: &World) -> usize {
+    world.store.queues().await.unwrap().len()
+}
+
+#[tokio::test]
+async fn what_the_store_refuses_to_forget_it_forgets_as_soon_as_it_can() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    consumer.subscribe(wish("c", "x").durable()).await.unwrap();
+    refused_end(&world, &consumer, true).await;
+    assert_eq!(remembered(&world).await, 1);
+    world.pass(Duration::from_secs(3)).await;
+    assert_eq!(remembered(&world).await, 0);
+}
+
+#[tokio::test]
+async fn who_subscribes_again_after_a_refused_end_keeps_the_new_subscription() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    consumer.subscribe(wish("c", "x").durable()).await.unwrap();
+    consumer.leave(Leave::Closed);
+    let producer = world.producer("p");
+    producer.publish(message("p", "x", "1")).await.unwrap();
+    let consumer = world.consumer("c").await;
+    refused_end(&world, &consumer, true).await;
+    let again = consumer.subscribe(wish("c", "x").durable()).await;
+    assert_eq!(
+        again.unwrap().queued,
+        0,
+        "what was there went with the old one"
+    );
+    world.pass(Duration::from_secs(3)).await;
+    let published = producer.publish(message("p", "x", "2")).await.unwrap();
+    assert_eq!((published.queued, remembered(&world).await), (1, 1));
 }

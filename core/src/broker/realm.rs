@@ -63,6 +63,8 @@ pub(super) struct State {
     pub(super) by_queue: HashMap<QueueId, Arc<Slot>>,
     /// Of no slot any more, though the store has them still.
     pub(super) forgetting: HashMap<SlotKey, Gone>,
+    /// Queues of which the store knows names that have gone.
+    pub(super) renamed: HashSet<SlotKey>,
     /// Of `slots`: those that are not durable (P4).
     pub(super) plain_slots: usize,
     /// The plain ones by age; some may be gone or durable by now.
@@ -305,6 +307,8 @@ impl Realm {
     /// Takes a queue out of the tables; the store is the caller's business.
     pub(super) fn forget(&self, state: &mut State, slot_key: &SlotKey) -> Option<Arc<Slot>> {
         let slot = state.slots.swap_remove(slot_key)?;
+        state.queue_ended(slot_key);
+        state.renamed.remove(slot_key);
         state.by_queue.remove(&slot.id);
         state.by_number.remove(&slot.queue.number());
         let settings = slot.state.lock().settings.clone();

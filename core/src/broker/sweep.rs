@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Broker;
 use super::forget::{self, Gone};
 use super::realm::{Realm, SlotKey};
+use super::remembered;
 use crate::model::{ConsumerName, ProducerName};
 use crate::store::QueueId;
 
@@ -60,6 +61,7 @@ pub(super) async fn round(broker: &Arc<Broker>) {
 async fn tidy(broker: &Arc<Broker>) {
     for realm in broker.realms() {
         forget::again(broker, &realm);
+        remembered::write(broker, &realm);
     }
     for _ in 0..ROUNDS {
         match broker.store().maintain(BUDGET, broker.clock().now()).await {

@@ -46,6 +46,7 @@ pub(super) fn unsubscribe(
                         queues.extend(queue);
                     }
                     Some(Found::Queue(slot_key)) if !request.detach => {
+                        state.leave_queue(&name, &slot_key);
                         queues.extend(release(realm, &mut state, &slot_key, request.purge));
                     }
                     _ => continue,
@@ -204,6 +205,9 @@ fn end(
     }
     let slot_key = request.and_then(|request| registry::slot_key(&request));
     let slot_key = slot_key.or_else(|| own_slot(state, name, key, what.consumer_id.as_ref()));
+    if let Some(slot_key) = &slot_key {
+        state.leave_queue(name, slot_key);
+    }
     let queue = slot_key.and_then(|slot_key| release(realm, state, &slot_key, what.purge));
     (mail, queue)
 }

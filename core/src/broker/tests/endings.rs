@@ -248,3 +248,81 @@ async fn who_subscribes_again_after_a_refused_end_keeps_the_new_subscription() {
     let published = producer.publish(message("p", "x", "2")).await.unwrap();
     assert_eq!((published.queued, remembered(&world).await), (1, 1));
 }
+
+/// Another broker over what the first one has stored.
+async fn restarted(world: World) -> World {
+    let store = world.store.again();
+    drop(world);
+    over(|_| {}, store).await
+}
+
+async fn end(world: &World, client: &Client, request: UnsubscribeRequest) -> Unsubscribed {
+    let ended = world.broker.unsubscribe(&client.member, request).await;
+    ended.unwrap()
+}
+
+#[tokio::test]
+async fn a_shared_queue_ends_with_the_last_name_that_subscribed_also_after_a_restart_or_long_away()
+{
+    for is_group in [false, true] {
+        for restarts in [false, true] {
+            let mut world = world().await;
+            for name in ["one", "two"] {
+                let client = world.consumer(name).await;
+                let request = shared(name, is_group).durable();
+                client.subscribe(request).await.unwrap();
+                client.leave(Leave::Closed);
+            }
+            match restarts {
+                true => world = restarted(world).await,
+                false => world.pass(Duration::from_secs(3_600)).await,
+            }
+            let mut request = unsubscribe("x", true);
+            request.consumer_id = shared("one", false).consumer_id.filter(|_| !is_group);
+            let one = world.consumer("one").await;
+            one.subscribe(shared("one", is_group)).await.unwrap();
+            end(&world, &one, request.clone()).await;
+            let published = world.producer("p").publish(message("p", "x", "1")).await;
+            assert_eq!(
+                published.unwrap().queued,
+                1,
+                "the other one has not unsubscribed"
+            );
+            // The store hears within a second that one name is gone.
+            world.pass(Duration::from_secs(3)).await;
+            if restarts {
+                world = restarted(world).await;
+            }
+            let two = world.consumer("two").await;
+            two.subscribe(shared("two", is_group)).await.unwrap();
+            end(&world, &two, request).await;
+            assert_eq!(remembered(&world).await, 0, "{is_group} {restarts}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_a_name_comes_back_to_the_queue_it_subscribed_by_last() {
+    let world = world().await;
+    let with = |id: Option<&str>| {
+        let mut request = wish("c", "x").durable();
+        request.consumer_id = id.map(|id| ConsumerId::parse(id).unwrap());
+        request
+    };
+    // The one that is opened last is not the one that is used last.
+    for id in [Some("other"), None, Some("other")] {
+        let consumer = world.consumer("c").await;
+        consumer.subscribe(with(id)).await.unwrap();
+        world.pass(Duration::from_millis(100)).await;
+        consumer.leave(Leave::Closed);
+    }
+    let world = restarted(world).await;
+    let producer = world.producer("p");
+    producer.publish(message("p", "x", "1")).await.unwrap();
+    let consumer = world.consumer("c").await;
+    let ended = end(&world, &consumer, unsubscribe("x", false)).await;
+    assert_eq!((ended.removed, ended.left), (1, 1));
+    let queues = world.store.queues().await.unwrap();
+    let names: Vec<&str> = queues.iter().map(|queue| &*queue.spec.name).collect();
+    assert_eq!(names, ["c"], "the other queue waits for its own end");
+}

@@ -50,6 +50,8 @@ pub(super) struct Outgoing<'a> {
     pub(super) guaranteed: bool,
     /// Nothing is stored: `ttl: 0`.
     pub(super) online_only: bool,
+    /// For everybody: it has no turn in a group and nobody acknowledges it.
+    pub(super) is_broadcast: bool,
     pub(super) key: Option<&'a str>,
     pub(super) expires: Option<Timestamp>,
     pub(super) produced: Timestamp,

@@ -75,6 +75,7 @@ pub(super) fn publish_due(
         content: Content::of(message),
         guaranteed: message.guaranteed,
         online_only,
+        is_broadcast: false,
         key: message.key.as_deref(),
         expires: message.expires,
         produced: message.produced,
@@ -168,6 +169,7 @@ fn outgoing<'a>(broker: &Broker, set: &RouteSet, request: &PublishRequest<'a>) -
         content: request.content,
         guaranteed: request.guaranteed,
         online_only: ttl.is_zero(),
+        is_broadcast: request.broadcast.is_some(),
         key: request.ordering_key,
         expires: (!ttl.is_zero()).then(|| start.plus(ttl)),
         produced,
@@ -341,8 +343,8 @@ pub(super) fn live(
 ) -> usize {
     let address = Arc::as_ptr(key) as usize;
     // What a group's queue takes holds the key for nobody else, but goes before this copy (P8).
-    let is_behind =
-        outgoing.online_only && matches!(target, Target::One(_)) && is_storing(member, batch);
+    let is_apart = outgoing.online_only || outgoing.is_broadcast;
+    let is_behind = is_apart && matches!(target, Target::One(_)) && is_storing(member, batch);
     let waits =
         guard.is_some() || is_behind || batch.held.contains(&address) || member.line.holds(address);
     let keeps = match &target {
@@ -353,7 +355,7 @@ pub(super) fn live(
         }
         Target::One(listener) => {
             listener.filter.is_some()
-                || listener.detour().is_some()
+                || listener.detour(outgoing.is_broadcast).is_some()
                 || (waits && listener.queue.get().is_some())
         }
         Target::Seat(..) => true,
@@ -363,6 +365,7 @@ pub(super) fn live(
         is_guaranteed,
         guard,
         waits,
+        is_untracked: outgoing.is_broadcast,
         expires: outgoing.expires.filter(|_| waits),
     };
     let message = keeps.then(|| outgoing.message());

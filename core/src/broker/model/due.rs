@@ -108,6 +108,8 @@ impl Life {
     /// Who may have what nobody expects settles it, so that it is in nobody's way.
     pub(super) fn take_loose(&mut self, got: &Got) {
         if self.book.sent[got.n].is_cast {
+            let is_tracked = matches!(got.style, Style::Tracked(_));
+            assert!(!is_tracked, "a broadcast wants an ACK: {got:?}");
             self.book.cast(got.session, Some(got.key), got.n);
         }
         let qid = self.book.sub(got.session, got.key);

@@ -36,6 +36,7 @@ export type ErrorCode =
   | 'stale_ack'
   | 'store_corrupt'
   | 'store_full'
+  | 'store_locked'
   | 'store_timeout'
   | 'store_unavailable'
   | 'store_unsupported'
@@ -603,10 +604,10 @@ export interface ServerOptions {
   host?: string;
   logger?: Logger;
   /** Where durable messages wait. Default `'memory'`. */
-  storage?: 'memory' | true | MemoryStore;
-  store?: 'memory' | true | MemoryStore;
-  storage_options?: MemoryStoreOptions;
-  storageOptions?: MemoryStoreOptions;
+  storage?: 'memory' | 'sqlite' | true | MemoryStore | SqliteStore;
+  store?: 'memory' | 'sqlite' | true | MemoryStore | SqliteStore;
+  storage_options?: MemoryStoreOptions | SqliteStoreOptions;
+  storageOptions?: MemoryStoreOptions | SqliteStoreOptions;
   /** Of subscriptions that say none. Default 30 s. */
   ack_timeout?: Duration;
   ackTimeout?: Duration;
@@ -713,6 +714,9 @@ export class Server extends EventEmitter {
   discardDeadLetter(id: string, realm?: string): Promise<void>;
   /** Drops all; resolves how many those were. */
   purgeDeadLetters(realm?: string): Promise<number>;
+  /** Writes a copy of the store as of this moment to a new file, while work goes on.
+   *  Rejects with `config` if there is something of that name, `store_unsupported` if the store is no file. */
+  backup(path: string): Promise<void>;
   /** @throws RestanteError `unsupported`: use `start()`. */
   create(...args: unknown[]): never;
   /** Whether the running server keeps the process alive. */
@@ -735,7 +739,20 @@ export interface Stats {
   connections_total: number;
   /** Sums since the start, by name. */
   counters: Record<string, number>;
+  store: StoreStats;
   [other: string]: unknown;
+}
+
+/** How the store is doing. */
+export interface StoreStats {
+  /** It cannot do all that it promises at this moment. */
+  degraded: boolean;
+  /** `at` in milliseconds since 1970. */
+  last_error: { at: number; message: string } | null;
+  warnings: string[];
+  /** Sizes of a store that is a file. */
+  file_bytes?: number;
+  wal_bytes?: number;
 }
 
 export interface RealmStats {
@@ -800,10 +817,35 @@ declare class MemoryStore {
 }
 export type { MemoryStore };
 
+export interface SqliteStoreOptions {
+  /** Default `'restante.sqlite'` in the working directory. */
+  filename?: string;
+  /** What a confirmed message survives: `'full'` (default) power loss too, `'normal'` the process being killed. */
+  synchronous?: 'full' | 'normal';
+  default_ttl?: Duration;
+  defaultTtl?: Duration;
+  /** Milliseconds to wait for another process that holds the database. Default 2000. */
+  busy_timeout?: number;
+  busyTimeout?: number;
+}
+
+/** Keeps messages in a SQLite file: they survive the process. The file is opened by the server's start. */
+declare class SqliteStore {
+  constructor(options?: SqliteStoreOptions);
+  readonly options: Readonly<SqliteStoreOptions>;
+}
+export type { SqliteStore };
+
 export const Storage: {
   readonly MemoryStore: typeof MemoryStore;
-  createStore(name?: 'memory' | true | MemoryStore, options?: MemoryStoreOptions): MemoryStore;
-  createStoreAsync(name?: 'memory' | true | MemoryStore, options?: MemoryStoreOptions): Promise<{ store: MemoryStore; backend: 'memory'; fellBack: boolean; error: Error | null }>;
+  readonly SqliteStore: typeof SqliteStore;
+  createStore(name: 'sqlite', options?: SqliteStoreOptions): SqliteStore;
+  createStore<Store extends MemoryStore | SqliteStore>(store: Store): Store;
+  createStore(name?: 'memory' | true, options?: MemoryStoreOptions): MemoryStore;
+  createStoreAsync(
+    name?: 'memory' | 'sqlite' | true | MemoryStore | SqliteStore,
+    options?: MemoryStoreOptions | SqliteStoreOptions,
+  ): Promise<{ store: MemoryStore | SqliteStore; backend: 'memory' | 'sqlite'; fellBack: boolean; error: Error | null }>;
 };
 
 // ---- names on the wire -------------------------------------------------------------------------

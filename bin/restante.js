@@ -7,7 +7,10 @@ const USAGE = `usage: restante serve [options]
 
   --port N        TCP port (RESTANTE_PORT, TYO_MQ_PORT, or 17352); 0 takes a free one
   --host H        address to listen on (RESTANTE_HOST, or all interfaces)
-  --storage NAME  where durable messages wait (RESTANTE_STORAGE): memory
+  --storage NAME  where durable messages wait (RESTANTE_STORAGE): sqlite (default) or memory
+  --filename F    the file of sqlite (RESTANTE_FILENAME, or restante.sqlite)
+  --synchronous S what confirmed messages survive (RESTANTE_SYNCHRONOUS): full (default), power
+                  loss too; normal, the process being killed
   --options JSON  more options (RESTANTE_OPTIONS), as \`new Server(options)\` takes them
   --help  --version`;
 
@@ -18,6 +21,8 @@ function settings() {
       port: { type: 'string' },
       host: { type: 'string' },
       storage: { type: 'string' },
+      filename: { type: 'string' },
+      synchronous: { type: 'string' },
       options: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
       version: { type: 'boolean', short: 'v' },
@@ -30,8 +35,12 @@ function settings() {
   const port = values.port ?? env.RESTANTE_PORT ?? env.TYO_MQ_PORT;
   const host = values.host ?? env.RESTANTE_HOST ?? env.TYO_MQ_HOST;
   const more = JSON.parse(values.options ?? env.RESTANTE_OPTIONS ?? '{}');
-  const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage;
-  return { options: { ...more, port: port ?? more.port, host: host ?? more.host, storage } };
+  const { store, storageOptions, ...rest } = more;
+  const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
+  const said = {};
+  for (const name of ['filename', 'synchronous']) said[name] = values[name] ?? env[`RESTANTE_${name.toUpperCase()}`];
+  const storage_options = { ...(more.storage_options ?? storageOptions), ...JSON.parse(JSON.stringify(said)) };
+  return { options: { ...rest, port: port ?? more.port, host: host ?? more.host, storage, storage_options } };
 }
 
 async function main() {

@@ -7,7 +7,7 @@ const { encode } = require('./binary');
 const { RestanteError, call, refused } = require('./errors');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
-const { MemoryStore, createStore } = require('./storage');
+const { Storage, isStore, nameOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
 const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10_000) };
@@ -167,6 +167,12 @@ class Server extends EventEmitter {
     return this.#ask(native.purgeDeadLetters, realm);
   }
 
+  /** Writes a copy of the store as of this moment to a new file, while work goes on. */
+  async backup(path) {
+    if (typeof path !== 'string' || path === '') throw refused('path must be a string');
+    await this.#ask(native.backup, path);
+  }
+
   ref() {
     this.#port?.ref(true);
     return this;
@@ -205,7 +211,7 @@ function plain(options) {
   if (typeof options !== 'object' || options === null) throw refused('options must be an object', 'config');
   const { logger, storage, store, storage_options, storageOptions, port, ...rest } = options;
   const given = storage ?? store ?? 'memory';
-  const kept = createStore(given, given instanceof MemoryStore ? undefined : (storage_options ?? storageOptions));
+  const kept = Storage.createStore(given, isStore(given) ? undefined : (storage_options ?? storageOptions));
   let text;
   try {
     // NaN would become null, which is absent.
@@ -213,7 +219,7 @@ function plain(options) {
   } catch (error) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
-  return { ...JSON.parse(text), port: portNumber(port), storage: 'memory', storage_options: kept.options };
+  return { ...JSON.parse(text), port: portNumber(port), storage: nameOf(kept), storage_options: kept.options };
 }
 
 function portNumber(port) {

@@ -3,6 +3,13 @@
 const { RestanteError } = require('./errors');
 const { read, kinds } = require('./options');
 
+const SQLITE = {
+  filename: kinds.text,
+  synchronous: kinds.one('full', 'normal'),
+  default_ttl: kinds.span,
+  busy_timeout: kinds.count(1, 2 ** 32 - 1),
+};
+
 /** Keeps messages in the server's memory: they survive reconnects, not the process. */
 class MemoryStore {
   constructor(options) {
@@ -11,16 +18,30 @@ class MemoryStore {
   }
 }
 
-/** `memory` (or `true`). @throws `unsupported` for other names. */
+/** Keeps messages in a SQLite file: they survive the process. The file is opened by the server's start. */
+class SqliteStore {
+  constructor(options) {
+    this.options = Object.freeze(read(options, SQLITE));
+    Object.freeze(this);
+  }
+}
+
+const isStore = (value) => value instanceof MemoryStore || value instanceof SqliteStore;
+/** The name that the core knows a store by. */
+const nameOf = (store) => (store instanceof SqliteStore ? 'sqlite' : 'memory');
+
+/** `memory` (or `true`), `sqlite`, or a store. @throws `unsupported` for other names. */
 function createStore(name = 'memory', options = {}) {
-  if (name instanceof MemoryStore) return name;
+  if (isStore(name)) return name;
   if (name === 'memory' || name === true) return new MemoryStore(options);
+  if (name === 'sqlite') return new SqliteStore(options);
   const what = typeof name === 'string' ? `'${name}'` : 'a store of your own';
-  throw new RestanteError({ code: 'unsupported', message: `storage: ${what} is not supported yet, only 'memory'` });
+  throw new RestanteError({ code: 'unsupported', message: `storage: ${what} is not supported yet, only 'memory' and 'sqlite'` });
 }
 
 async function createStoreAsync(name, options) {
-  return { store: createStore(name, options), backend: 'memory', fellBack: false, error: null };
+  const store = createStore(name, options);
+  return { store, backend: nameOf(store), fellBack: false, error: null };
 }
 
-module.exports = Object.freeze({ MemoryStore, createStore, createStoreAsync });
+module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, createStore, createStoreAsync }), isStore, nameOf };

@@ -25,6 +25,9 @@ export declare function ack(client: ExternalObject<Client>, ids: string): void
  */
 export declare function attachments(port: ExternalObject<Port>): Array<Buffer>
 
+/** Answers `token` when a copy of the store is whole at `path`. */
+export declare function backup(broker: ExternalObject<Broker>, path: string, token: number): void
+
 /** Bytes that wait to be sent. */
 export declare function buffered(client: ExternalObject<Client>): number
 

@@ -837,6 +837,7 @@ module.exports.__napiBindingTarget = __napiStampBindingTarget(nativeBinding, __n
 module.exports = nativeBinding
 module.exports.ack = nativeBinding.ack
 module.exports.attachments = nativeBinding.attachments
+module.exports.backup = nativeBinding.backup
 module.exports.buffered = nativeBinding.buffered
 module.exports.checkServerOptions = nativeBinding.checkServerOptions
 module.exports.close = nativeBinding.close

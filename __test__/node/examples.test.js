@@ -40,7 +40,7 @@ test('the command: its help, a wrong argument, and a broker that ends by a signa
   assert.equal(status, 1);
   assert.match(stderr, /redis/);
 
-  const serving = spawn(process.execPath, [command, 'serve', '--port', '0', '--host', '127.0.0.1', '--options', '{"max_queued": 5}'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const serving = spawn(process.execPath, [command, 'serve', '--port', '0', '--host', '127.0.0.1', '--storage', 'memory', '--options', '{"max_queued": 5}'], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [said] = await once(serving.stdout, 'data');
   assert.match(String(said), /listening on 127\.0\.0\.1:\d+/);
   serving.kill('SIGTERM');

@@ -133,7 +133,7 @@ test('Server: what is not there yet is refused, what is unknown warns, create() 
   new Server({ logger, pingIntervall: 5, perMessageDeflate: true, allowEIO3: true });
   assert.equal(warned.length, 3);
   assert.match(warned.join(), /pingIntervall/);
-  for (const options of [{ storage: 'sqlite' }, { storage: 'redis' }, { storage: { enqueue() {}, dequeue() {}, ack() {} } }, { storage: () => {} }, { auth: { enabled: true } }, { tls: { cert: 'x' } }, { cluster: { enabled: true } }]) {
+  for (const options of [{ storage: 'redis' }, { storage: { enqueue() {}, dequeue() {}, ack() {} } }, { storage: () => {} }, { auth: { enabled: true } }, { tls: { cert: 'x' } }, { cluster: { enabled: true } }]) {
     assert.throws(() => new Server(options), { code: 'unsupported' });
   }
   for (const options of [{ ack_timeout: 'soon' }, { ackTimeout: -1 }, { store_timeout: NaN }, { port: 70_000 }, { port: 'x' }, { max_queued: 'many' }, { overflow: 'explode' }, { dlq_ttl: {} }]) {
@@ -149,7 +149,12 @@ test('Storage: memory, and clear words about the others', async () => {
   const store = restante.Storage.createStore('memory', { default_ttl: '1h' });
   assert.ok(store instanceof restante.Storage.MemoryStore);
   assert.equal((await restante.Storage.createStoreAsync('memory')).backend, 'memory');
-  assert.throws(() => restante.Storage.createStore('sqlite'), { code: 'unsupported' });
+  const sqlite = restante.Storage.createStore('sqlite', { filename: 'x.db', busyTimeout: 50 });
+  assert.ok(sqlite instanceof restante.Storage.SqliteStore);
+  assert.deepEqual({ ...sqlite.options }, { filename: 'x.db', busy_timeout: 50 });
+  assert.equal((await restante.Storage.createStoreAsync(sqlite)).backend, 'sqlite');
+  assert.throws(() => restante.Storage.createStore('sqlite', { synchronous: 'off' }), { code: 'bad_command' });
+  assert.throws(() => restante.Storage.createStore('custom'), { code: 'unsupported' });
   await assert.rejects(restante.Storage.createStoreAsync('redis'), { code: 'unsupported' });
   const server = new Server({ storage: store, port: 0, host: '127.0.0.1' });
   await server.start();

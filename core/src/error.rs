@@ -33,6 +33,8 @@ pub enum ErrorKind {
     StoreFull,
     /// The store holds damaged data.
     StoreCorrupt,
+    /// Another broker uses the store.
+    StoreLocked,
     /// The store has no such function.
     StoreUnsupported,
     /// No such delivery is known.
@@ -86,6 +88,7 @@ impl ErrorKind {
         Self::StoreTimeout,
         Self::StoreFull,
         Self::StoreCorrupt,
+        Self::StoreLocked,
         Self::StoreUnsupported,
         Self::DeliveryUnknown,
         Self::DeadLetterUnknown,
@@ -121,6 +124,7 @@ impl ErrorKind {
             Self::StoreTimeout => "store_timeout",
             Self::StoreFull => "store_full",
             Self::StoreCorrupt => "store_corrupt",
+            Self::StoreLocked => "store_locked",
             Self::StoreUnsupported => "store_unsupported",
             Self::DeliveryUnknown => "delivery_unknown",
             Self::DeadLetterUnknown => "dead_letter_unknown",
@@ -160,6 +164,7 @@ impl ErrorKind {
             Self::StaleAck => 409,
             Self::Expired => 410,
             Self::PayloadTooLarge => 413,
+            Self::StoreLocked => 423,
             Self::RateLimited | Self::QueueFull => 429,
             Self::StoreCorrupt | Self::Internal => 500,
             Self::StoreUnsupported | Self::Unsupported => 501,

@@ -33,7 +33,24 @@ pub(crate) fn of_server(server: &Server) -> Value {
         "connections_total": connections.sessions_total,
         "inflight_bytes": connections.inflight_bytes,
         "counters": counters,
+        "store": of_store(server),
     })
+}
+
+fn of_store(server: &Server) -> Value {
+    let health = server.store_health();
+    let mut store = json!({
+        "degraded": health.is_degraded,
+        "last_error": health.last_error.map(|(at, message)| json!({
+            "at": at.0,
+            "message": &*message,
+        })),
+        "warnings": health.warnings,
+    });
+    for (name, figure) in health.figures {
+        store[name] = figure.into();
+    }
+    store
 }
 
 fn of_realm(stats: &RealmStats) -> Value {

@@ -232,6 +232,12 @@ pub fn purge_dead_letters(broker: &External<Broker>, realm: String, token: u32) 
     })
 }
 
+/// Answers `token` when a copy of the store is whole at `path`.
+#[napi(catch_unwind)]
+pub fn backup(broker: &External<Broker>, path: String, token: u32) -> Result<()> {
+    broker.answer_later(token, |server| async move { server.backup(path).await })
+}
+
 fn realm_of(text: &str) -> Result<RealmId> {
     RealmId::parse(text).map_err(|error| thrown(&error))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use restante::server::{Server, ServerConfig};
 use restante::{Error, ErrorKind, Result};
+use serde_json::{Map, Value};
 use tracing_subscriber::EnvFilter;
 
 /// A message broker whose messages wait until their subscriber comes back.
@@ -31,9 +32,15 @@ struct Serve {
     /// Address to listen on; all interfaces if not given.
     #[arg(long, env = "RESTANTE_HOST")]
     host: Option<String>,
-    /// Where messages wait: `memory`.
-    #[arg(long, env = "RESTANTE_STORAGE", default_value = "memory")]
-    storage: String,
+    /// Where messages wait: `sqlite` (the default) or `memory`.
+    #[arg(long, env = "RESTANTE_STORAGE")]
+    storage: Option<String>,
+    /// The database file of `sqlite`; `restante.sqlite` if not given.
+    #[arg(long, env = "RESTANTE_FILENAME")]
+    filename: Option<String>,
+    /// What a confirmed message survives: `full` (the default) power loss too, `normal` a kill.
+    #[arg(long, env = "RESTANTE_SYNCHRONOUS")]
+    synchronous: Option<String>,
     /// I/O threads; 1 up to two cores, else half the cores, at most 4.
     #[arg(long, env = "RESTANTE_THREADS")]
     threads: Option<usize>,
@@ -63,13 +70,14 @@ fn main() -> ExitCode {
 
 fn run(serve: Serve) -> Result<()> {
     let config = configure(&serve)?;
+    let storage = config.storage.name();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
     runtime.block_on(async {
         let server = Server::start(config).await?;
-        tracing::info!(storage = %serve.storage, "listening on {}", server.local_addr());
+        tracing::info!(storage, "listening on {}", server.local_addr());
         signal().await;
         tracing::info!("stopping; a second signal stops at once");
         tokio::select! {
@@ -80,16 +88,9 @@ fn run(serve: Serve) -> Result<()> {
 }
 
 fn configure(serve: &Serve) -> Result<ServerConfig> {
-    let (mut config, warnings) = ServerConfig::from_options(&serve.options)?;
+    let (mut config, warnings) = ServerConfig::from_options(&options(serve)?)?;
     for warning in warnings {
         tracing::warn!("{warning}");
-    }
-    if serve.storage != "memory" {
-        let message = format!(
-            "storage {:?}: this version has \"memory\" only",
-            serve.storage
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message));
     }
     config.port = serve.port;
     if serve.host.is_some() {
@@ -99,6 +100,41 @@ fn configure(serve: &Serve) -> Result<ServerConfig> {
         config.transport.threads = threads.max(1);
     }
     Ok(config)
+}
+
+/// The options given as JSON, with what flags say of the store over it; nothing said: SQLite.
+fn options(serve: &Serve) -> Result<String> {
+    let object = |text: &str| serde_json::from_str::<Map<String, Value>>(text);
+    let mut options = object(&serve.options).map_err(|error| {
+        let message = format!("option options must be an object ({error})");
+        Error::new(ErrorKind::Config, message)
+    })?;
+    let is_said = ["storage", "store"]
+        .iter()
+        .any(|name| options.contains_key(*name));
+    if let Some(storage) = &serve.storage {
+        options.remove("store");
+        options.insert("storage".to_owned(), storage.as_str().into());
+    } else if !is_said {
+        options.insert("storage".to_owned(), "sqlite".into());
+    }
+    let flags = [
+        ("filename", &serve.filename),
+        ("synchronous", &serve.synchronous),
+    ];
+    let name = match options.contains_key("storageOptions") {
+        true => "storageOptions",
+        false => "storage_options",
+    };
+    for (flag, value) in flags {
+        if let Some(value) = value {
+            let inner = options.entry(name).or_insert_with(|| Map::new().into());
+            if let Value::Object(inner) = inner {
+                inner.insert(flag.to_owned(), value.as_str().into());
+            }
+        }
+    }
+    Ok(Value::Object(options).to_string())
 }
 
 /// Ends at the next SIGINT or SIGTERM.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::broker::BrokerConfig;
 use crate::clock::{Clock, SystemClock};
 use crate::model::SubscriptionDefaults;
+#[cfg(feature = "sqlite")]
+use crate::store::SqliteOptions;
 use crate::store::{Bounds, Store};
 use crate::transport;
 
@@ -37,10 +39,35 @@ pub struct ServerConfig {
     pub allow_anonymous: bool,
     /// When offline names leave the live tables (wire §10.3).
     pub idle_eviction: IdleEviction,
-    /// The store; `None`: memory, within [`ServerConfig::bounds`].
+    /// Where messages wait, within [`ServerConfig::bounds`]; memory.
+    pub storage: Storage,
+    /// A store made elsewhere; then `storage` says nothing.
     pub store: Option<Arc<dyn Store>>,
     /// Where time comes from; the machine's clock by default.
     pub clock: Arc<dyn Clock>,
+}
+
+/// Where messages wait (P1).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Storage {
+    /// In memory: they survive reconnects. The default of the library.
+    #[default]
+    Memory,
+    /// In a SQLite file: they survive the process. The default of the command.
+    #[cfg(feature = "sqlite")]
+    Sqlite(SqliteOptions),
+}
+
+impl Storage {
+    /// Its name in options.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => "sqlite",
+        }
+    }
 }
 
 /// Idle eviction: trims live tables only, never what is remembered (P4).
@@ -71,6 +98,7 @@ impl Default for ServerConfig {
                 ttl: Duration::from_secs(300),
                 interval: Duration::from_secs(60),
             },
+            storage: Storage::Memory,
             store: None,
             clock: Arc::new(SystemClock::new()),
         }

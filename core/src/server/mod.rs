@@ -8,6 +8,7 @@ mod housekeeping;
 mod options;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +20,13 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::protocol::outbound;
 use crate::session::{Frames, Links, SessionConfig, Sessions};
-use crate::store::{MemoryStore, Store};
+#[cfg(feature = "sqlite")]
+use crate::store::SqliteStore;
+use crate::store::{MemoryStore, SharedStore, StoreHealth};
 use crate::transport::{self, Transport};
 use crate::{Error, ErrorKind, Result};
 
-pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig};
+pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage};
 use housekeeping::Housekeeping;
 
 /// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.
@@ -41,6 +44,7 @@ use housekeeping::Housekeeping;
 /// ```
 pub struct Server {
     broker: Arc<Broker>,
+    store: SharedStore,
     metrics: Arc<Metrics>,
     links: Arc<Links>,
     transport: Transport,
@@ -52,19 +56,17 @@ impl Server {
     /// Opens the store, loads what is remembered, then opens the port (P4).
     ///
     /// # Errors
-    /// `config` for a port that is in use or a host nobody knows; what the store says.
+    /// `config` for a port that is in use or a host nobody knows; what the store says, see
+    /// [`SqliteStore::open`](crate::store::SqliteStore::open).
     pub async fn start(config: ServerConfig) -> Result<Self> {
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
-        let store: Arc<dyn Store> = match &config.store {
-            Some(store) => store.clone(),
-            None => Arc::new(MemoryStore::new(config.bounds.clone())),
-        };
+        let store = open_store(&config).await?;
         let broker_config = broker_config(&config);
         let broker = Broker::new(
             broker_config,
-            store,
+            store.clone(),
             clock.clone(),
             frames.clone(),
             metrics.clone(),
@@ -87,6 +89,7 @@ impl Server {
         };
         Ok(Self {
             broker,
+            store,
             metrics,
             links,
             transport,
@@ -143,6 +146,20 @@ impl Server {
         self.transport.stats()
     }
 
+    /// How the store is doing (P27).
+    pub fn store_health(&self) -> StoreHealth {
+        self.store.health()
+    }
+
+    /// Writes a copy of the store as of one moment to a new file, while work goes on.
+    ///
+    /// # Errors
+    /// `store_unsupported` if the store is no file; `config` if the path exists or cannot be
+    /// written.
+    pub async fn backup(&self, path: impl Into<PathBuf>) -> Result<()> {
+        self.store.backup(path.into()).await
+    }
+
     /// Sends an event to the session with this socket id, or to all: beside the broker, to whatever
     /// the clients listen for. A session whose line is full, or with `volatile` one for which
     /// anything waits, does not get it (P23). How many do.
@@ -188,6 +205,21 @@ impl Server {
         self.housekeeping.stop();
         outcome
     }
+}
+
+async fn open_store(config: &ServerConfig) -> Result<SharedStore> {
+    if let Some(store) = &config.store {
+        return Ok(store.clone());
+    }
+    let bounds = config.bounds.clone();
+    Ok(match &config.storage {
+        Storage::Memory => Arc::new(MemoryStore::new(bounds)),
+        #[cfg(feature = "sqlite")]
+        Storage::Sqlite(options) => {
+            let clock = config.clock.clone();
+            Arc::new(SqliteStore::open(options.clone(), bounds, clock).await?)
+        }
+    })
 }
 
 /// An event that [`Server::emit`] sends.

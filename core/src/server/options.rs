@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::config::{IdleEviction, ServerConfig};
+use super::config::{IdleEviction, ServerConfig, Storage};
 use crate::model::{duration_from_number, duration_from_text};
 use crate::store::Overflow;
+#[cfg(feature = "sqlite")]
+use crate::store::{SqliteOptions, Synchronous};
 use crate::transport::Cors;
 use crate::{Error, ErrorKind, Result};
 
@@ -286,19 +288,23 @@ impl Options {
     }
 
     fn storage(&mut self, config: &mut ServerConfig) -> Result<()> {
-        match self.get(&["storage", "store"]) {
-            None | Some(Value::Bool(true)) => {}
-            Some(Value::String(name)) if name.eq_ignore_ascii_case("memory") => {}
+        config.storage = match self.get(&["storage", "store"]) {
+            None | Some(Value::Bool(true)) => Storage::Memory,
+            Some(Value::String(name)) if name.eq_ignore_ascii_case("memory") => Storage::Memory,
+            #[cfg(feature = "sqlite")]
+            Some(Value::String(name)) if name.eq_ignore_ascii_case("sqlite") => {
+                Storage::Sqlite(SqliteOptions::default())
+            }
             Some(other) => {
-                let message = format!("storage {other}: this version has \"memory\" only");
+                let message =
+                    format!("storage {other}: this version has \"memory\" and \"sqlite\"");
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
-        }
-        let Some(value) = self.get(&["storage_options"]) else {
-            return Ok(());
         };
-        let Value::Object(members) = value else {
-            return Err(wrong("storage_options", "an object"));
+        let members = match self.get(&["storage_options"]) {
+            None => return Ok(()),
+            Some(Value::Object(members)) => members,
+            Some(_) => return Err(wrong("storage_options", "an object")),
         };
         let mut inner = Options {
             members,
@@ -306,9 +312,29 @@ impl Options {
             warnings: Vec::new(),
         };
         inner.duration(&["default_ttl"], &mut config.broker.default_ttl)?;
+        #[cfg(feature = "sqlite")]
+        if let Storage::Sqlite(options) = &mut config.storage {
+            inner.sqlite(options)?;
+        }
         inner.warn_unknown();
         self.warnings.append(&mut inner.warnings);
         Ok(())
+    }
+
+    #[cfg(feature = "sqlite")]
+    fn sqlite(&mut self, options: &mut SqliteOptions) -> Result<()> {
+        match self.text(&["filename"])? {
+            None => {}
+            Some(name) if name.is_empty() => return Err(wrong("filename", "a path")),
+            Some(name) if name == ":memory:" => options.path = None,
+            Some(name) => options.path = Some(name.into()),
+        }
+        match self.text(&["synchronous"])?.as_deref() {
+            None | Some("full") => {}
+            Some("normal") => options.synchronous = Synchronous::Normal,
+            Some(_) => return Err(wrong("synchronous", "\"full\" or \"normal\"")),
+        }
+        self.millis(&["busy_timeout"], &mut options.busy_timeout)
     }
 
     fn warn_unknown(&mut self) {
@@ -393,82 +419,4 @@ fn idle_eviction(value: &Value, mut into: IdleEviction) -> Result<IdleEviction> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(json: &str) -> ServerConfig {
-        ServerConfig::from_options(json).unwrap().0
-    }
-
-    #[test]
-    fn both_spellings_of_an_option_work() {
-        assert_eq!(
-            read(r#"{"ack_timeout":"2m"}"#)
-                .defaults
-                .ack_timeout
-                .as_secs(),
-            120
-        );
-        assert_eq!(
-            read(r#"{"ackTimeout":2}"#).defaults.ack_timeout.as_secs(),
-            2
-        );
-        assert_eq!(
-            read(r#"{"pingInterval":500}"#)
-                .transport
-                .ping_interval
-                .as_millis(),
-            500
-        );
-        assert_eq!(
-            read(r#"{"maxHttpBufferSize":2048}"#)
-                .transport
-                .max_message_bytes,
-            2048
-        );
-    }
-
-    #[test]
-    fn a_wrong_value_names_its_option() {
-        for (json, option) in [
-            (r#"{"ack_timeout":"5 minutes"}"#, "ack_timeout"),
-            (r#"{"port":70000}"#, "port"),
-            (r#"{"prefetch":0}"#, "prefetch"),
-            (r#"{"overflow":"oops"}"#, "overflow"),
-            (r#"{"transports":[]}"#, "transports"),
-            (r#"{"store_timeout":-1}"#, "store_timeout"),
-        ] {
-            let error = ServerConfig::from_options(json).err().unwrap();
-            assert_eq!(error.kind(), ErrorKind::Config, "{json}");
-            assert!(error.message().contains(option), "{error}");
-        }
-    }
-
-    #[test]
-    fn unknown_and_ignored_options_are_warnings() {
-        let (_, warnings) =
-            ServerConfig::from_options(r#"{"perMessageDeflate":true,"colour":1}"#).unwrap();
-        assert_eq!(warnings.len(), 2, "{warnings:?}");
-    }
-
-    #[test]
-    fn parts_of_later_versions_are_refused_unless_off() {
-        let kind = |json| {
-            ServerConfig::from_options(json)
-                .err()
-                .map(|error| error.kind())
-        };
-        assert_eq!(
-            kind(r#"{"storage":"sqlite"}"#),
-            Some(ErrorKind::Unsupported)
-        );
-        assert_eq!(
-            kind(r#"{"auth":{"token":"x"}}"#),
-            Some(ErrorKind::Unsupported)
-        );
-        assert_eq!(
-            kind(r#"{"auth":{"enabled":false},"cluster":false,"httpApi":{}}"#),
-            None
-        );
-    }
-}
+mod tests;

@@ -4,7 +4,10 @@
 //! What reaches the store inside keeps its place in line; a held or late answer is the answer of a
 //! call that *has* happened, as with a store that did not answer in time.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::thread::Thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,7 +20,7 @@ use crate::{Error, ErrorKind, Result};
 use super::{
     Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Maintained,
     Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
-    SharedStore, Store, StoreCounters,
+    SharedStore, Store, StoreCounters, StoreHealth,
 };
 
 /// A [`Store`] that passes calls on to another one, unless it is told to make trouble.
@@ -25,6 +28,7 @@ pub struct FaultyStore {
     inner: SharedStore,
     faults: Mutex<Faults>,
     stalled: watch::Sender<bool>,
+    is_prompt: bool,
 }
 
 #[derive(Default)]
@@ -38,10 +42,21 @@ struct Faults {
 impl FaultyStore {
     /// A store without trouble so far.
     pub fn new(inner: SharedStore) -> Arc<Self> {
+        Self::around(inner, false)
+    }
+
+    /// A store around one that answers from a thread of its own: each call waits for the answer, so
+    /// that tests on a clock that stands still meet no chance.
+    pub fn prompt(inner: SharedStore) -> Arc<Self> {
+        Self::around(inner, true)
+    }
+
+    fn around(inner: SharedStore, is_prompt: bool) -> Arc<Self> {
         Arc::new(Self {
             inner,
             faults: Mutex::default(),
             stalled: watch::Sender::new(false),
+            is_prompt,
         })
     }
 
@@ -92,7 +107,10 @@ impl FaultyStore {
         }
         let late = faults.late.clone();
         // Under the lock, so that calls reach the store in the order they came.
-        let answer = call(&*self.inner);
+        let answer = match self.is_prompt {
+            true => Pending::ready(wait(call(&*self.inner))),
+            false => call(&*self.inner),
+        };
         drop(faults);
         let mut stalled = self.stalled.subscribe();
         let is_stalled = *stalled.borrow();
@@ -113,6 +131,24 @@ impl FaultyStore {
     }
 }
 
+/// The answer, with the calling thread asleep until it comes.
+fn wait<T>(mut pending: Pending<T>) -> Result<T> {
+    struct Caller(Thread);
+    impl Wake for Caller {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Caller(std::thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match Pin::new(&mut pending).poll(&mut context) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
 impl Store for FaultyStore {
     fn durability(&self) -> Durability {
         self.inner.durability()
@@ -120,6 +156,10 @@ impl Store for FaultyStore {
 
     fn counters(&self) -> StoreCounters {
         self.inner.counters()
+    }
+
+    fn health(&self) -> StoreHealth {
+        self.inner.health()
     }
 
     fn queues(&self) -> Pending<Vec<QueueRecord>> {

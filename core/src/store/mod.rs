@@ -27,20 +27,26 @@ pub mod contract;
 pub mod faulty;
 mod memory;
 mod pending;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod state;
 mod types;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
+use crate::{Error, ErrorKind, Result};
 
 pub use memory::MemoryStore;
 pub use pending::Pending;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
     Entry, Exception, LogId, Maintained, Overflow, Page, PageLimit, Placed, QueueChange, QueueId,
-    QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled, StoreCounters,
+    QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled, StoreCounters, StoreHealth,
 };
 
 /// A place where messages wait. All methods are called on any thread and return at once; the
@@ -191,6 +197,22 @@ pub trait Store: Send + Sync + 'static {
 
     /// Counters for stats and metrics; none ever falls (P38).
     fn counters(&self) -> StoreCounters;
+
+    /// How it is doing (P27). Answers at once and touches no disk.
+    fn health(&self) -> StoreHealth {
+        StoreHealth::default()
+    }
+
+    /// Writes a copy of everything as of one moment to a new file, while work goes on.
+    ///
+    /// Errors: `StoreUnsupported` where there is no file; `Config` if the path exists.
+    fn backup(&self, path: PathBuf) -> Pending<()> {
+        let _ = path;
+        Pending::ready(Err(Error::new(
+            ErrorKind::StoreUnsupported,
+            "this store has no file that could be copied",
+        )))
+    }
 
     /// Writes what is still to be written and ends; later calls are refused. Any number of times.
     fn close(&self) -> Pending<()>;

@@ -476,6 +476,21 @@ pub struct StoreCounters {
     pub dead_letters_dropped: u64,
     /// Dead letters that ended by age.
     pub dead_letters_expired: u64,
+    /// Entries set aside because their stored bytes are damaged, one per queue that met them (P7).
+    pub damaged: u64,
+}
+
+/// How a store is doing (P27).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreHealth {
+    /// It cannot do all that it promises at this moment.
+    pub is_degraded: bool,
+    /// What went wrong last, and when.
+    pub last_error: Option<(Timestamp, Arc<str>)>,
+    /// What an operator should know although nothing has failed, one sentence each.
+    pub warnings: Vec<String>,
+    /// Sizes by name, for stats and metrics.
+    pub figures: Vec<(&'static str, u64)>,
 }
 
 #[cfg(test)]

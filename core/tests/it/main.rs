@@ -12,6 +12,8 @@ mod client;
 mod errors;
 mod harness;
 mod layers;
+#[cfg(unix)]
+mod sqlite;
 mod stores;
 mod transport;
 mod wire;

@@ -12,3 +12,60 @@ mod memory {
 
     restante::store_contract!(make);
 }
+
+mod sqlite {
+    use std::sync::Arc;
+
+    use restante::clock::SystemClock;
+    use restante::store::{Bounds, SharedStore, SqliteOptions, SqliteStore};
+
+    async fn open(options: SqliteOptions, bounds: Bounds) -> SharedStore {
+        let clock = Arc::new(SystemClock::new());
+        Arc::new(SqliteStore::open(options, bounds, clock).await.unwrap())
+    }
+
+    mod in_memory {
+        use restante::store::contract::Making;
+        use restante::store::{Bounds, SqliteOptions};
+
+        fn make(bounds: Bounds) -> Making {
+            let options = SqliteOptions {
+                path: None,
+                ..SqliteOptions::default()
+            };
+            Box::pin(super::open(options, bounds))
+        }
+
+        restante::store_contract!(make);
+    }
+
+    mod in_a_file {
+        use std::sync::OnceLock;
+        use std::sync::atomic::{AtomicU64, Ordering};
+
+        use restante::store::contract::Making;
+        use restante::store::{Bounds, SqliteOptions, Synchronous};
+        use tempfile::TempDir;
+
+        /// One directory for all of these; what is left in it goes with the system's other
+        /// temporary files.
+        fn path() -> std::path::PathBuf {
+            static FOLDER: OnceLock<TempDir> = OnceLock::new();
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            let folder = FOLDER.get_or_init(|| TempDir::new().unwrap());
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            folder.path().join(format!("{next}.sqlite"))
+        }
+
+        fn make(bounds: Bounds) -> Making {
+            let options = SqliteOptions {
+                path: Some(path()),
+                synchronous: Synchronous::Normal,
+                ..SqliteOptions::default()
+            };
+            Box::pin(super::open(options, bounds))
+        }
+
+        restante::store_contract!(make);
+    }
+}

@@ -6,7 +6,7 @@ use super::book::*;
 use super::life::Life;
 use super::link::keys;
 use crate::clock::Timestamp;
-use crate::store::{Overflow, Store};
+use crate::store::Overflow;
 
 /// How many more messages the store takes.
 #[derive(Default)]
@@ -23,7 +23,7 @@ const PLENTY: u64 = 1_000;
 impl Life {
     pub(super) fn rooms(&self) -> Rooms {
         let max = self.bounds.max_queued;
-        let mut held = self.memory.delayed(usize::MAX, Timestamp(u64::MAX));
+        let mut held = self.inner.delayed(usize::MAX, Timestamp(u64::MAX));
         let (held, _) = held.take_ready().unwrap().unwrap();
         let delayed = max.saturating_sub(held.len() as u64);
         if max > PLENTY || self.bounds.overflow == Overflow::DropOldest {
@@ -31,7 +31,7 @@ impl Life {
             return Rooms { queues, delayed };
         }
         let keys = keys();
-        let records = self.memory.queues().take_ready().unwrap().unwrap();
+        let records = self.inner.queues().take_ready().unwrap().unwrap();
         let room = |record: &crate::store::QueueRecord| {
             let key = keys.iter().position(|key| **key == record.spec.key);
             let qid = (key.unwrap(), record.spec.name.to_string());

@@ -14,7 +14,7 @@ use super::link::{Got, Journal, Line, Text};
 use crate::clock::{Elapsed, TestClock, Timestamp};
 use crate::model::*;
 use crate::store::faulty::FaultyStore;
-use crate::store::{Bounds, MemoryStore};
+use crate::store::{Bounds, SharedStore};
 
 pub(super) const STAGING: usize = 6;
 pub(super) const EVENTS: [&str; 2] = ["x", "y"];
@@ -100,7 +100,7 @@ pub(super) struct Life {
     pub(super) broker: Arc<Broker>,
     pub(super) clock: Arc<TestClock>,
     /// What outlives the broker.
-    pub(super) memory: Arc<MemoryStore>,
+    pub(super) inner: SharedStore,
     pub(super) bounds: Bounds,
     /// The way of this broker to it.
     pub(super) store: Arc<FaultyStore>,
@@ -172,15 +172,15 @@ pub(super) fn run<T: Send + 'static>(answer: Answer<T>) -> Cell<crate::Result<T>
 }
 
 impl Life {
-    pub(super) async fn new(bounds: Bounds) -> Self {
-        let memory = Arc::new(MemoryStore::new(bounds.clone()));
-        let store = FaultyStore::new(memory.clone());
+    /// A life over an empty store with these bounds, which answers at once.
+    pub(super) async fn new(bounds: Bounds, inner: SharedStore) -> Self {
+        let store = FaultyStore::new(inner.clone());
         let clock = TestClock::new();
         let broker = open(&store, &clock).await;
         Self {
             broker,
             clock,
-            memory,
+            inner,
             bounds,
             store,
             is_stalled: false,

@@ -19,13 +19,14 @@ mod restart;
 mod subscribe;
 mod watch;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::{Leave, Verdict};
-use crate::store::{Bounds, Overflow};
+use crate::store::{Bounds, MemoryStore, Overflow, SharedStore};
 use acts::{Item, Mark};
 use book::{Who, Wish};
 use casts::Cast;
@@ -281,7 +282,12 @@ async fn live(ops: Vec<Op>) {
 }
 
 async fn live_in(bounds: Bounds, ops: Vec<Op>) {
-    let mut life = Life::new(bounds).await;
+    let store = Arc::new(MemoryStore::new(bounds.clone()));
+    live_over(store, bounds, ops).await;
+}
+
+async fn live_over(store: SharedStore, bounds: Bounds, ops: Vec<Op>) {
+    let mut life = Life::new(bounds, store).await;
     for op in ops {
         life.apply(op).await;
         life.observe().await;
@@ -319,6 +325,43 @@ proptest! {
             HAS_FAILED.store(true, Ordering::Relaxed);
             runtime.unwrap().block_on(live_in(bounds.clone(), ops.clone()));
             HAS_FAILED.store(tries > 1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::store::faulty::FaultyStore;
+    use crate::store::{SqliteOptions, SqliteStore};
+
+    async fn store(bounds: Bounds) -> SharedStore {
+        let options = SqliteOptions {
+            path: None,
+            ..SqliteOptions::default()
+        };
+        let clock = Arc::new(SystemClock::new());
+        let opened = SqliteStore::open(options, bounds, clock).await;
+        FaultyStore::prompt(Arc::new(opened.unwrap()))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: cases() / 10,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn every_promise_holds_over_sqlite_too(
+            bounds in bounds(),
+            ops in prop::collection::vec(ops(), 1..120),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                live_over(store(bounds.clone()).await, bounds, ops).await;
+            });
         }
     }
 }

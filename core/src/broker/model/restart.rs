@@ -9,7 +9,7 @@ use super::book::*;
 use super::life::{ANONYMOUS, Life, NAMES, SHARED, open};
 use super::link::{Journal, keys};
 use crate::store::faulty::FaultyStore;
-use crate::store::{QueueKind, QueueRecord, Store};
+use crate::store::{QueueKind, QueueRecord};
 
 impl Life {
     /// The broker ends: with a word to its sessions, or `crashed`. What it knew alone is gone, what
@@ -31,11 +31,11 @@ impl Life {
         self.replies = Arc::default();
         self.forget_the_unanswered(is_shaky);
         self.clock.advance(Duration::from_millis(2));
-        self.store = FaultyStore::new(self.memory.clone());
+        self.store = FaultyStore::new(self.inner.clone());
         self.broker = open(&self.store, &self.clock).await;
         (self.is_stalled, self.is_refusing) = (false, false);
         self.trouble = is_shaky.then(|| self.clock.elapsed());
-        let records = self.memory.queues().await.unwrap();
+        let records = self.inner.queues().await.unwrap();
         self.recall(&records, is_shaky);
     }
 

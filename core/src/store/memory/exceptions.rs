@@ -7,23 +7,17 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::Message;
 
+use super::super::state;
 use super::super::types::{Entry, Exception, Seq};
 
-/// One exception.
-#[derive(Debug)]
-pub(super) struct Row {
-    pub(super) message: Arc<Message>,
-    /// Times it was a dead letter.
-    pub(super) rounds: u32,
-    pub(super) state: Exception,
-}
+type Row = state::Row<Arc<Message>>;
 
 impl Row {
     pub(super) fn entry(&self) -> Entry {
         let state = &self.state;
         Entry {
             seq: state.seq,
-            message: Arc::clone(&self.message),
+            message: Arc::clone(&self.held),
             attempts: state.attempts,
             failures: state.failures,
             returns: state.returns,
@@ -40,29 +34,22 @@ impl Row {
 pub(super) struct Exceptions {
     rows: BTreeMap<Seq, Row>,
     due: BTreeSet<(Timestamp, Seq)>,
-    bytes: u64,
 }
 
 impl Exceptions {
-    pub(super) fn len(&self) -> u64 {
-        self.rows.len() as u64
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     pub(super) fn insert(&mut self, row: Row) {
         self.take(row.state.seq);
         self.due.insert((row.state.due, row.state.seq));
-        self.bytes += row.message.size() as u64;
         self.rows.insert(row.state.seq, row);
     }
 
     pub(super) fn take(&mut self, seq: Seq) -> Option<Row> {
         let row = self.rows.remove(&seq)?;
         self.due.remove(&(row.state.due, seq));
-        self.bytes -= row.message.size() as u64;
         Some(row)
     }
 

@@ -2,57 +2,67 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::model::RealmId;
+use crate::model::{Message, RealmId};
 
+use super::super::state;
 use super::super::types::{DeadLetter, DeadLetterId};
+
+type Letter = state::Letter<Arc<Message>>;
 
 /// By id, with an order of age beside it.
 #[derive(Debug, Default)]
 pub(super) struct Graves {
-    letters: BTreeMap<DeadLetterId, DeadLetter>,
+    letters: BTreeMap<DeadLetterId, Letter>,
     ages: BTreeSet<(Timestamp, DeadLetterId)>,
 }
 
 impl Graves {
-    pub(super) fn len(&self) -> usize {
-        self.letters.len()
-    }
-
-    /// Buries; how many of the oldest had to go for the bound.
-    pub(super) fn bury(&mut self, letter: DeadLetter, max: usize) -> u64 {
+    /// Buries; whether there was none of this id.
+    pub(super) fn bury(&mut self, letter: Letter) -> bool {
         self.ages.insert((letter.dead_at, letter.id));
-        if let Some(older) = self.letters.insert(letter.id, letter) {
+        let older = self.letters.insert(letter.id, letter);
+        if let Some(older) = &older {
             self.ages.remove(&(older.dead_at, older.id));
         }
-        let mut dropped = 0;
-        while self.letters.len() > max
-            && let Some((_, id)) = self.ages.pop_first()
-        {
-            self.letters.remove(&id);
-            dropped += 1;
-        }
-        dropped
+        older.is_none()
     }
 
-    pub(super) fn get(&self, id: DeadLetterId) -> Option<&DeadLetter> {
-        self.letters.get(&id)
+    pub(super) fn has(&self, id: DeadLetterId) -> bool {
+        self.letters.contains_key(&id)
     }
 
-    pub(super) fn take(&mut self, id: DeadLetterId) -> Option<DeadLetter> {
+    pub(super) fn take(&mut self, id: DeadLetterId) -> Option<Letter> {
         let letter = self.letters.remove(&id)?;
         self.ages.remove(&(letter.dead_at, id));
         Some(letter)
     }
 
-    pub(super) fn list(&self, after: Option<DeadLetterId>, limit: usize) -> Vec<DeadLetter> {
+    pub(super) fn list(
+        &self,
+        realm: &RealmId,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Vec<DeadLetter> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let letters = self.letters.range((from, Bound::Unbounded));
-        letters
-            .take(limit)
-            .map(|(_, letter)| letter.clone())
-            .collect()
+        let letter = |letter: &Letter| DeadLetter {
+            id: letter.id,
+            realm: realm.clone(),
+            key: letter.key.clone(),
+            kind: letter.kind,
+            name: Arc::clone(&letter.name),
+            message: Arc::clone(&letter.held),
+            attempts: letter.attempts,
+            rounds: letter.rounds,
+            reason: Arc::clone(&letter.reason),
+            first_error: letter.first_error.clone(),
+            last_error: letter.last_error.clone(),
+            dead_at: letter.dead_at,
+        };
+        letters.take(limit).map(|(_, at)| letter(at)).collect()
     }
 
     /// Ends at most `budget` of those buried at `before` or earlier; how many.
@@ -66,11 +76,5 @@ impl Graves {
             ended += 1;
         }
         ended
-    }
-
-    pub(super) fn rename(&mut self, to: &RealmId) {
-        for letter in self.letters.values_mut() {
-            letter.realm = to.clone();
-        }
     }
 }

@@ -3,20 +3,15 @@
 //! One lock over all of it: calls are short, a batch is one turn, and commit order is call order
 //! without further thought. Every call answers at once. Knows nothing of the broker.
 
-mod append;
-mod change;
 mod delays;
+mod entries;
 mod exceptions;
 mod graves;
-mod log;
-mod marks;
-mod queue;
+mod keep;
 mod read;
-mod runs;
-mod small_set;
-mod standing;
-mod state;
-mod sweep;
+mod uids;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -24,31 +19,37 @@ use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::state::State;
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
     StoreCounters,
 };
 use super::{Pending, Store};
-use state::State;
+use keep::MemoryKeep;
+
+#[cfg(test)]
+pub(super) use uids::MemoryUids;
 
 /// A [`Store`] in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
-    state: Mutex<State>,
+    state: Mutex<State<MemoryKeep>>,
+    is_closed: AtomicBool,
 }
 
 impl MemoryStore {
     /// An empty store with these bounds.
     pub fn new(bounds: Bounds) -> Self {
         Self {
-            state: Mutex::new(State::new(bounds)),
+            state: Mutex::new(State::new(bounds, MemoryKeep::default())),
+            is_closed: AtomicBool::new(false),
         }
     }
 
-    fn call<T>(&self, call: impl FnOnce(&mut State) -> Result<T>) -> Pending<T> {
+    fn call<T>(&self, call: impl FnOnce(&mut State<MemoryKeep>) -> Result<T>) -> Pending<T> {
         let mut state = self.state.lock();
-        if state.is_closed {
+        if self.is_closed.load(Ordering::Acquire) {
             return Pending::ready(Err(Error::new(
                 ErrorKind::StoreUnavailable,
                 "the store is closed",
@@ -86,7 +87,7 @@ impl Store for MemoryStore {
     }
 
     fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>> {
-        self.call(|state| Ok(batch.into_iter().map(|item| state.append(item)).collect()))
+        self.call(|state| Ok(batch.iter().map(|item| state.append(item)).collect()))
     }
 
     fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page> {
@@ -98,7 +99,7 @@ impl Store for MemoryStore {
     }
 
     fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()> {
-        self.call(|state| state.update(queue, change, now))
+        self.call(|state| state.update(queue, &change, now))
     }
 
     fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
@@ -134,7 +135,7 @@ impl Store for MemoryStore {
     }
 
     fn delayed(&self, limit: usize, now: Timestamp) -> Pending<(Vec<Delayed>, Option<Timestamp>)> {
-        self.call(|state| Ok(state.delays.due(limit, now)))
+        self.call(|state| Ok(state.keep.delays().due(limit, now)))
     }
 
     fn drop_delayed(&self, ids: Vec<MessageId>) -> Pending<()> {
@@ -151,8 +152,9 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> Pending<Vec<DeadLetter>> {
         self.call(|state| {
-            let realm = state.realms.get(realm);
-            Ok(realm.map_or_else(Vec::new, |realm| realm.graves.list(after, limit)))
+            let id = state.realms.get(realm).map(|realm| realm.id);
+            let graves = id.and_then(|id| state.keep.graves(id));
+            Ok(graves.map_or_else(Vec::new, |graves| graves.list(realm, after, limit)))
         })
     }
 
@@ -165,10 +167,7 @@ impl Store for MemoryStore {
     }
 
     fn purge_dead_letters(&self, realm: &RealmId) -> Pending<u64> {
-        self.call(|state| {
-            let graves = state.realms.get_mut(realm).map(|realm| &mut realm.graves);
-            Ok(graves.map_or(0, |graves| std::mem::take(graves).len() as u64))
-        })
+        self.call(|state| Ok(state.purge_dead_letters(realm)))
     }
 
     fn probe(&self) -> Pending<()> {
@@ -184,7 +183,8 @@ impl Store for MemoryStore {
     }
 
     fn close(&self) -> Pending<()> {
-        self.state.lock().is_closed = true;
+        let _calls = self.state.lock();
+        self.is_closed.store(true, Ordering::Release);
         Pending::ready(Ok(()))
     }
 }

@@ -1,61 +1,13 @@
 //! Reading a queue: pages, due exceptions, a look.
 
-use std::sync::Arc;
-
 use crate::Result;
 use crate::clock::Timestamp;
-use crate::model::Message;
 
+use super::super::state::{self, Change, LOOKS, Room, no_queue, waiting_entry};
 use super::super::types::{Due, Entry, Page, PageLimit, QueueId, Seq};
-use super::queue::Queue;
-use super::state::{Change, State, no_queue};
+use super::keep::MemoryKeep;
 
-/// A page looks at most at this many expired entries for each one it may return, so that one call
-/// never walks a whole log.
-const LOOKS: usize = 16;
-
-/// How much still fits into an answer.
-struct Room {
-    entries: usize,
-    bytes: usize,
-    is_empty: bool,
-}
-
-impl Room {
-    fn new(limit: PageLimit) -> Self {
-        Self {
-            entries: limit.entries.max(1),
-            bytes: limit.bytes,
-            is_empty: true,
-        }
-    }
-
-    /// Whether the message fits; if so its room is taken. The first always does.
-    fn take(&mut self, message: &Message) -> bool {
-        let size = message.size();
-        let fits = self.is_empty || (self.entries > 0 && self.bytes >= size);
-        if fits {
-            self.entries -= 1;
-            self.bytes = self.bytes.saturating_sub(size);
-            self.is_empty = false;
-        }
-        fits
-    }
-}
-
-fn waiting_entry(queue: &Queue, seq: Seq, message: &Arc<Message>) -> Entry {
-    Entry {
-        seq,
-        message: Arc::clone(message),
-        attempts: u32::from(seq <= queue.sent),
-        failures: 0,
-        returns: 0,
-        due: None,
-        first_error: None,
-        last_error: None,
-        suspect: false,
-    }
-}
+type State = state::State<MemoryKeep>;
 
 impl State {
     pub(super) fn page(
@@ -83,7 +35,7 @@ impl State {
                     break;
                 };
                 let is_expired = message.is_expired(now);
-                if looks == 0 || (!is_expired && !room.take(message)) {
+                if looks == 0 || (!is_expired && !room.take(message.size())) {
                     page.next = looked;
                     page.end = false;
                     break;
@@ -93,7 +45,7 @@ impl State {
                     page.expired += 1;
                     queue.settle_waiting(seq, log);
                 } else {
-                    page.entries.push(waiting_entry(queue, seq, message));
+                    page.entries.push(waiting_entry(queue.sent, seq, message));
                 }
                 number = next;
                 looked = seq;
@@ -110,7 +62,7 @@ impl State {
                 next: None,
                 expired: 0,
             };
-            let Some(rows) = change.exceptions() else {
+            let Some(rows) = change.keep.exceptions(id) else {
                 return due;
             };
             let mut room = Room::new(limit);
@@ -119,9 +71,9 @@ impl State {
                 let Some(row) = rows.get(seq) else {
                     continue;
                 };
-                if at <= now && row.message.is_expired(now) {
+                if at <= now && row.held.is_expired(now) {
                     expired.push(seq);
-                } else if at <= now && room.take(&row.message) {
+                } else if at <= now && room.take(row.held.size()) {
                     due.entries.push(row.entry());
                 } else {
                     due.next = Some(at);
@@ -129,7 +81,7 @@ impl State {
                 }
             }
             for seq in expired {
-                due.expired += u64::from(change.take_exception(seq).is_some());
+                due.expired += u64::from(change.end_exception(seq));
             }
             change.counters.expired += due.expired;
             due
@@ -150,10 +102,10 @@ impl State {
         let mut waiting = std::iter::from_fn(|| {
             number = queue.next_waiting(number, log)?;
             let seq = queue.seq_of(number, log);
-            Some(waiting_entry(queue, seq, log.get(seq)?))
+            Some(waiting_entry(queue.sent, seq, log.get(seq)?))
         })
         .peekable();
-        let rows = queue.exceptions().map(|rows| rows.after(after));
+        let rows = self.keep.exceptions(id).map(|rows| rows.after(after));
         let mut rows = rows.into_iter().flatten().peekable();
         let mut room = Room::new(limit);
         let mut entries = Vec::new();
@@ -167,7 +119,7 @@ impl State {
                 false => waiting.next(),
             };
             match next {
-                Some(entry) if room.take(&entry.message) => entries.push(entry),
+                Some(entry) if room.take(entry.message.size()) => entries.push(entry),
                 _ => return Ok(entries),
             }
         }

@@ -1,50 +1,11 @@
-//! What the memory store lets go of; [`model`] checks what it does.
-
-mod model;
-mod naive;
+//! What the memory store lets go of; the tests of `state` check what it does.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::super::types::{Exception, Overflow, QueueKind, QueueSettings};
+use super::super::state::tests::{MemorySubject, exception, now, realm, spec};
+use super::super::types::Overflow;
 use super::*;
-use crate::model::{Key, Message};
-use crate::store::LogId;
-
-fn realm() -> RealmId {
-    RealmId::parse("r").unwrap()
-}
-
-fn spec(name: usize, durable: bool) -> QueueSpec {
-    QueueSpec {
-        realm: realm(),
-        key: Key::Any { event: "k".into() },
-        kind: QueueKind::Consumer,
-        name: name.to_string().into(),
-        settings: QueueSettings {
-            durable,
-            ..QueueSettings::default()
-        },
-    }
-}
-
-fn now<T>(mut pending: Pending<T>) -> Result<T> {
-    pending.take_ready().expect("memory answers at once")
-}
-
-fn exception(seq: Seq, due: Timestamp) -> Exception {
-    Exception {
-        seq,
-        attempts: 2,
-        failures: 1,
-        returns: 0,
-        due,
-        first_error: None,
-        last_error: None,
-        suspect: false,
-    }
-}
+use crate::model::Message;
 
 /// Appends `count` messages that the queue 1 settles at once; how many bodies are held in the end.
 fn held_beside_a_fast_reader(bounds: Bounds, prepare: impl Fn(&MemoryStore, QueueId)) -> usize {
@@ -77,7 +38,7 @@ fn held_beside_a_fast_reader(bounds: Bounds, prepare: impl Fn(&MemoryStore, Queu
         };
         now(store.update(fast.queue, change, Timestamp(0))).unwrap();
     }
-    let pieces = store.state.lock().logs[&idle.log].pieces_held();
+    let pieces = store.state.lock().logs[&idle.log].entries.held();
     assert!(pieces <= 8, "{pieces} pieces are held");
     held.iter()
         .filter(|message| message.strong_count() > 0)
@@ -117,4 +78,16 @@ fn an_exception_holds_its_own_entry_only() {
         assert_eq!(now(store.forget(idle, false)), Ok(1));
     });
     assert_eq!(held, 1);
+}
+
+impl MemorySubject for MemoryStore {
+    fn queued(&self) -> u64 {
+        let state = self.state.lock();
+        state.realms.get(&realm()).map_or(0, |realm| realm.queued)
+    }
+
+    fn logs_and_wakes(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.logs.len(), state.wakes.len())
+    }
 }

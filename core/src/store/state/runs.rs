@@ -4,49 +4,116 @@ use std::collections::BTreeMap;
 
 /// Numbers as inclusive runs, never touching or overlapping.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Runs {
+pub(crate) struct Runs {
     /// First number → last number.
     runs: BTreeMap<u64, u64>,
     len: u64,
+    /// First numbers of runs that came, went or grew, where somebody writes them down.
+    touched: Option<Vec<u64>>,
 }
 
 impl Runs {
+    /// An empty set; with `is_noted` it notes its changes for [`take_touched`](Self::take_touched).
+    pub(crate) fn new(is_noted: bool) -> Self {
+        Self {
+            touched: is_noted.then(Vec::new),
+            ..Self::default()
+        }
+    }
+
+    /// The runs that have changed since the last call: first number, and last number if it is there still.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn take_touched(&mut self) -> Vec<(u64, Option<u64>)> {
+        let mut touched = self
+            .touched
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default();
+        touched.sort_unstable();
+        touched.dedup();
+        let run = |first: u64| (first, self.runs.get(&first).copied());
+        touched.into_iter().map(run).collect()
+    }
+
+    /// Adds a run that is known to touch no other, as it was written down.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn restore(&mut self, first: u64, last: u64) {
+        if first <= last && self.runs.insert(first, last).is_none() {
+            self.len += last - first + 1;
+        }
+    }
+
+    /// Takes everything out.
+    pub(crate) fn clear(&mut self) {
+        self.remove_run(0, u64::MAX);
+    }
+
+    fn put(&mut self, first: u64, last: u64) {
+        self.touch(first);
+        self.runs.insert(first, last);
+        self.len += last - first + 1;
+    }
+
+    fn take(&mut self, first: u64, last: u64) {
+        self.touch(first);
+        self.runs.remove(&first);
+        self.len -= last - first + 1;
+    }
+
+    fn touch(&mut self, first: u64) {
+        if let Some(touched) = &mut self.touched
+            && touched.last() != Some(&first)
+        {
+            touched.push(first);
+        }
+    }
+
     /// How many numbers are in it.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
     /// How many runs are in it.
-    pub(super) fn pieces(&self) -> usize {
+    pub(crate) fn pieces(&self) -> usize {
         self.runs.len()
     }
 
     /// The runs in order.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.runs.iter().map(|(&first, &last)| (first, last))
     }
 
     /// The last number of the run that holds `number`.
-    pub(super) fn end_of(&self, number: u64) -> Option<u64> {
+    pub(crate) fn end_of(&self, number: u64) -> Option<u64> {
         let (_, &last) = self.runs.range(..=number).next_back()?;
         (last >= number).then_some(last)
     }
 
     /// The first run that starts after `number`.
-    pub(super) fn next_start(&self, number: u64) -> Option<u64> {
+    pub(crate) fn next_start(&self, number: u64) -> Option<u64> {
         let after = number.checked_add(1)?;
         self.runs.range(after..).next().map(|(&first, _)| first)
     }
 
+    /// The runs that end at `number` or later, in order.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn from(&self, number: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let first = self.runs.range(..=number).next_back();
+        let first = first.filter(|(_, last)| **last >= number);
+        let rest = self.runs.range(number.saturating_add(1)..);
+        let runs = first.into_iter().chain(rest);
+        runs.map(|(&first, &last)| (first, last))
+    }
+
     /// Adds a number; whether it is new.
-    pub(super) fn insert(&mut self, number: u64) -> bool {
+    pub(crate) fn insert(&mut self, number: u64) -> bool {
         let before = self.len;
         self.insert_run(number, number);
         self.len > before
     }
 
     /// Adds all of `first..=last`.
-    pub(super) fn insert_run(&mut self, mut first: u64, mut last: u64) {
+    pub(crate) fn insert_run(&mut self, mut first: u64, mut last: u64) {
         if first > last {
             return;
         }
@@ -55,17 +122,15 @@ impl Runs {
             if end.saturating_add(1) < first {
                 break;
             }
-            self.runs.remove(&start);
-            self.len -= end - start + 1;
+            self.take(start, end);
             first = first.min(start);
             last = last.max(end);
         }
-        self.runs.insert(first, last);
-        self.len += last - first + 1;
+        self.put(first, last);
     }
 
     /// Takes all of `first..=last` out; how many were in.
-    pub(super) fn remove_run(&mut self, first: u64, last: u64) -> u64 {
+    pub(crate) fn remove_run(&mut self, first: u64, last: u64) -> u64 {
         if first > last {
             return 0;
         }
@@ -74,22 +139,20 @@ impl Runs {
             if end < first {
                 break;
             }
-            self.runs.remove(&start);
-            self.len -= end - start + 1;
+            self.take(start, end);
             let keep = [(start, first.wrapping_sub(1)), (last.wrapping_add(1), end)];
             for (start, end) in [(start < first, keep[0]), (end > last, keep[1])]
                 .into_iter()
                 .filter_map(|(is_kept, run)| is_kept.then_some(run))
             {
-                self.runs.insert(start, end);
-                self.len += end - start + 1;
+                self.put(start, end);
             }
         }
         before - self.len
     }
 
     /// The runs within `first..=last`, clipped to it, last one first.
-    pub(super) fn within(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn within(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let runs = self.runs.range(..=last).rev();
         runs.map(move |(&start, &end)| (start.max(first), end.min(last)))
             .take_while(|(start, end)| start <= end)

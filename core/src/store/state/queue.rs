@@ -9,52 +9,60 @@
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::model::Message;
 
 use super::super::types::{
     LogId, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled,
 };
-use super::exceptions::{Exceptions, Row};
+use super::keep::{Entries, Held as _};
 use super::log::{Class, Log, Totals};
 use super::runs::Runs;
 use super::standing::Spot;
 
 /// What a queue had when it was found full, or was forgotten.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shut {
+pub(crate) struct Shut {
     /// The last number.
-    pub(super) number: u64,
-    pub(super) seq: Seq,
+    pub(crate) number: u64,
+    pub(crate) seq: Seq,
 }
 
 /// A queue, or what is left of a forgotten one.
 #[derive(Debug)]
-pub(super) struct Queue {
-    pub(super) id: QueueId,
-    pub(super) log: LogId,
-    pub(super) kind: QueueKind,
-    pub(super) name: Arc<str>,
-    pub(super) settings: QueueSettings,
-    pub(super) seen: Timestamp,
-    pub(super) sent: Seq,
+pub(crate) struct Queue {
+    pub(crate) id: QueueId,
+    pub(crate) log: LogId,
+    pub(crate) kind: QueueKind,
+    pub(crate) name: Arc<str>,
+    pub(crate) settings: QueueSettings,
+    pub(crate) seen: Timestamp,
+    pub(crate) sent: Seq,
     /// Forgotten: it takes nothing more and waits for its TTL or its next opening.
-    pub(super) is_left: bool,
-    exceptions: Option<Box<Exceptions>>,
+    pub(crate) is_left: bool,
+    /// Its exceptions, and the bytes of their messages.
+    pub(crate) exceptions: u64,
+    pub(crate) exception_bytes: u64,
     /// Entries up to it never were for this queue.
-    joined: Seq,
+    pub(crate) joined: Seq,
     /// For a queue of guaranteed entries: up to here every entry has a number.
-    pub(super) owned: Seq,
-    pub(super) owned_guaranteed: u64,
-    pub(super) low: u64,
-    pub(super) done: Runs,
+    pub(crate) owned: Seq,
+    pub(crate) owned_guaranteed: u64,
+    pub(crate) low: u64,
+    pub(crate) done: Runs,
     /// How many numbers above `low` are gone from the log.
-    pub(super) gone: u64,
-    pub(super) shut: Option<Shut>,
-    pub(super) spot: Option<Spot>,
+    pub(crate) gone: u64,
+    pub(crate) shut: Option<Shut>,
+    pub(crate) spot: Option<Spot>,
 }
 
 impl Queue {
-    pub(super) fn new(id: QueueId, log: LogId, spec: QueueSpec, head: Totals) -> Self {
+    /// A queue that begins at `head`; with `is_noted` its settled runs note their changes.
+    pub(crate) fn new(
+        id: QueueId,
+        log: LogId,
+        spec: QueueSpec,
+        head: Totals,
+        is_noted: bool,
+    ) -> Self {
         Self {
             id,
             log,
@@ -64,19 +72,20 @@ impl Queue {
             seen: Timestamp::default(),
             sent: head.seq,
             is_left: false,
-            exceptions: None,
+            exceptions: 0,
+            exception_bytes: 0,
             joined: head.seq,
             owned: head.seq,
             owned_guaranteed: head.guaranteed,
             low: head.seq,
-            done: Runs::default(),
+            done: Runs::new(is_noted),
             gone: 0,
             shut: None,
             spot: None,
         }
     }
 
-    pub(super) fn class(&self) -> Class {
+    pub(crate) fn class(&self) -> Class {
         match self.settings.durable {
             true => Class::Every,
             false => Class::Guaranteed,
@@ -84,7 +93,7 @@ impl Queue {
     }
 
     /// What the queue was opened with; realm and key are its log's.
-    fn spec(&self, log: &Log) -> QueueSpec {
+    pub(crate) fn spec<E: Entries>(&self, log: &Log<E>) -> QueueSpec {
         QueueSpec {
             realm: log.realm.clone(),
             key: log.key.clone(),
@@ -94,42 +103,38 @@ impl Queue {
         }
     }
 
-    pub(super) fn record(&self, log: &Log) -> QueueRecord {
+    pub(crate) fn record<E: Entries>(&self, log: &Log<E>) -> QueueRecord {
         QueueRecord {
             queue: self.id,
             log: self.log,
             spec: self.spec(log),
             seen: self.seen,
             low: match self.low < self.end(log) {
-                true => self.seq_of(self.low + 1, log) - 1,
+                true => self.seq_of(self.low + 1, log).saturating_sub(1),
                 false => log.head().seq,
             },
             sent: self.sent,
             head: log.head().seq,
-            exceptions: self.exceptions().map_or(0, Exceptions::len),
+            exceptions: self.exceptions,
             depth: self.depth(log),
         }
-    }
-
-    pub(super) fn exceptions(&self) -> Option<&Exceptions> {
-        self.exceptions.as_deref()
     }
 
     // --- Numbers ---
 
     /// The number up to a place in the log.
-    pub(super) fn number_upto(&self, totals: Totals) -> u64 {
+    pub(crate) fn number_upto(&self, totals: Totals) -> u64 {
         match self.class() {
             Class::Guaranteed if totals.seq > self.owned => {
                 // Entries that are let go may be counted to the end of their gap.
-                self.owned + (totals.guaranteed - self.owned_guaranteed)
+                self.owned + totals.guaranteed.saturating_sub(self.owned_guaranteed)
             }
             _ => totals.seq,
         }
     }
 
     /// The number of the last entry for it up to `seq`.
-    fn upto(&self, seq: Seq, log: &Log) -> u64 {
+    fn upto<E: Entries>(&self, seq: Seq, log: &Log<E>) -> u64 {
         match self.class() {
             Class::Guaranteed if seq > self.owned => self.number_upto(log.totals_at(seq)),
             _ => seq.min(log.head().seq),
@@ -137,15 +142,15 @@ impl Queue {
     }
 
     /// The number of the entry at `seq`, if it is for this queue and the log still has it.
-    fn number_of(&self, seq: Seq, log: &Log) -> Option<u64> {
+    fn number_of<E: Entries>(&self, seq: Seq, log: &Log<E>) -> Option<u64> {
         if self.class() == Class::Every || seq <= self.owned {
             return (seq <= log.head().seq).then_some(seq);
         }
-        let message = log.get(seq)?;
-        message.guaranteed.then(|| self.upto(seq, log))
+        let held = log.get(seq)?;
+        held.is_guaranteed().then(|| self.upto(seq, log))
     }
 
-    pub(super) fn seq_of(&self, number: u64, log: &Log) -> Seq {
+    pub(crate) fn seq_of<E: Entries>(&self, number: u64, log: &Log<E>) -> Seq {
         match self.class() {
             Class::Guaranteed if number > self.owned => {
                 log.seq_of_guaranteed(number - self.owned + self.owned_guaranteed)
@@ -155,7 +160,7 @@ impl Queue {
     }
 
     /// A low in the numbers of the class by which the log can tell what it pins.
-    pub(super) fn in_class(&self, number: u64) -> (Class, u64) {
+    pub(crate) fn in_class(&self, number: u64) -> (Class, u64) {
         match self.class() {
             Class::Guaranteed if number >= self.owned => {
                 let guaranteed = number - self.owned + self.owned_guaranteed;
@@ -166,17 +171,17 @@ impl Queue {
     }
 
     /// The last number.
-    pub(super) fn end(&self, log: &Log) -> u64 {
+    pub(crate) fn end<E: Entries>(&self, log: &Log<E>) -> u64 {
         let open = || self.number_upto(log.head());
         self.shut.map_or_else(open, |shut| shut.number)
     }
 
     /// Calls `each` with the runs of numbers within `first..=last` that are gone from the log.
-    pub(super) fn each_gone(
+    pub(crate) fn each_gone<E: Entries>(
         &self,
         first: u64,
         last: u64,
-        log: &Log,
+        log: &Log<E>,
         mut each: impl FnMut(u64, u64),
     ) {
         let split = match self.class() {
@@ -196,7 +201,7 @@ impl Queue {
         }
     }
 
-    fn count_gone(&self, first: u64, last: u64, log: &Log) -> u64 {
+    fn count_gone<E: Entries>(&self, first: u64, last: u64, log: &Log<E>) -> u64 {
         let mut count = 0;
         if self.gone > 0 {
             self.each_gone(first, last, log, |first, last| count += last - first + 1);
@@ -205,7 +210,7 @@ impl Queue {
     }
 
     /// The last number of the run gone from the log that begins with or covers `number`.
-    fn gone_end(&self, number: u64, log: &Log) -> Option<u64> {
+    fn gone_end<E: Entries>(&self, number: u64, log: &Log<E>) -> Option<u64> {
         if self.gone == 0 {
             return None;
         }
@@ -225,17 +230,17 @@ impl Queue {
     // --- What is settled ---
 
     /// Unsettled entries, exceptions included.
-    pub(super) fn depth(&self, log: &Log) -> u64 {
-        self.waiting(log) + self.exceptions().map_or(0, Exceptions::len)
+    pub(crate) fn depth<E: Entries>(&self, log: &Log<E>) -> u64 {
+        self.waiting(log) + self.exceptions
     }
 
     /// Unsettled entries in their turn.
-    fn waiting(&self, log: &Log) -> u64 {
+    fn waiting<E: Entries>(&self, log: &Log<E>) -> u64 {
         self.end(log) - self.low - self.done.len() - self.gone
     }
 
     /// Bytes of the unsettled entries.
-    pub(super) fn bytes(&self, log: &Log) -> u64 {
+    pub(crate) fn bytes<E: Entries>(&self, log: &Log<E>) -> u64 {
         let upto = |number: u64| {
             let totals = log.totals_at(self.seq_of(number, log));
             match self.in_class(number).0 {
@@ -249,7 +254,7 @@ impl Queue {
         let span = |first: u64, last: u64| upto(last).saturating_sub(upto(first - 1));
         let end = self.end(log);
         if self.low >= end {
-            return self.exceptions().map_or(0, Exceptions::bytes);
+            return self.exception_bytes;
         }
         let mut settled: u64 = self
             .done
@@ -261,12 +266,11 @@ impl Queue {
                 settled += span(first, last)
             });
         }
-        span(self.low + 1, end).saturating_sub(settled)
-            + self.exceptions().map_or(0, Exceptions::bytes)
+        span(self.low + 1, end).saturating_sub(settled) + self.exception_bytes
     }
 
     /// The first unsettled number after `number`.
-    pub(super) fn next_waiting(&self, number: u64, log: &Log) -> Option<u64> {
+    pub(crate) fn next_waiting<E: Entries>(&self, number: u64, log: &Log<E>) -> Option<u64> {
         let end = self.end(log);
         let mut next = number.max(self.low) + 1;
         while next <= end {
@@ -280,11 +284,11 @@ impl Queue {
     }
 
     /// The number to read on from after `seq`.
-    pub(super) fn reading_from(&self, seq: Seq, log: &Log) -> u64 {
+    pub(crate) fn reading_from<E: Entries>(&self, seq: Seq, log: &Log<E>) -> u64 {
         self.upto(seq, log)
     }
 
-    fn is_waiting(&self, number: u64, log: &Log) -> bool {
+    fn is_waiting<E: Entries>(&self, number: u64, log: &Log<E>) -> bool {
         number > self.low
             && number <= self.end(log)
             && self.done.end_of(number).is_none()
@@ -292,13 +296,13 @@ impl Queue {
     }
 
     /// The message of an entry that waits for its turn.
-    pub(super) fn waiting_message<'a>(&self, seq: Seq, log: &'a Log) -> Option<&'a Arc<Message>> {
+    pub(crate) fn waiting_message<E: Entries>(&self, seq: Seq, log: &Log<E>) -> Option<E::Held> {
         let number = self.number_of(seq, log)?;
         self.is_waiting(number, log).then(|| log.get(seq))?
     }
 
     /// Settles an entry that waits for its turn.
-    pub(super) fn settle_waiting(&mut self, seq: Seq, log: &Log) -> Settled {
+    pub(crate) fn settle_waiting<E: Entries>(&mut self, seq: Seq, log: &Log<E>) -> Settled {
         if seq <= self.joined || seq > log.head().seq {
             return Settled::Unknown;
         }
@@ -314,7 +318,7 @@ impl Queue {
     }
 
     /// Settles everything up to `seq`.
-    pub(super) fn pass(&mut self, seq: Seq, log: &Log) {
+    pub(crate) fn pass<E: Entries>(&mut self, seq: Seq, log: &Log<E>) {
         let low = self.upto(seq, log).min(self.end(log));
         if low > self.low {
             self.gone -= self.count_gone(self.low + 1, low, log);
@@ -323,16 +327,15 @@ impl Queue {
         }
     }
 
-    /// Drops everything; how many were unsettled.
-    pub(super) fn purge(&mut self, log: &Log) -> u64 {
-        let depth = self.depth(log);
-        self.exceptions = None;
+    /// Drops what waits for its turn; how many that were.
+    pub(crate) fn purge<E: Entries>(&mut self, log: &Log<E>) -> u64 {
+        let waiting = self.waiting(log);
         self.pass(log.head().seq, log);
-        depth
+        waiting
     }
 
     /// Moves `low` over what is settled after it.
-    pub(super) fn compact(&mut self, log: &Log) {
+    pub(crate) fn compact<E: Entries>(&mut self, log: &Log<E>) {
         let end = self.end(log);
         while self.low < end {
             let next = self.low + 1;
@@ -351,7 +354,12 @@ impl Queue {
 
     /// Takes note of entries that are gone from the log, given as runs of seqs and of guaranteed
     /// numbers, and not yet in `log.gone`; how many of them it still waited for.
-    pub(super) fn lose(&mut self, every: &Runs, guaranteed: &Runs, log: &Log) -> u64 {
+    pub(crate) fn lose<E: Entries>(
+        &mut self,
+        every: &Runs,
+        guaranteed: &Runs,
+        log: &Log<E>,
+    ) -> u64 {
         let end = self.end(log);
         let mut lost = 0;
         let mut lose = |first: u64, last: u64| {
@@ -375,22 +383,5 @@ impl Queue {
             }
         }
         lost
-    }
-
-    pub(super) fn except(&mut self, row: Row) {
-        self.exceptions.get_or_insert_default().insert(row);
-    }
-
-    pub(super) fn exceptions_mut(&mut self) -> Option<&mut Exceptions> {
-        self.exceptions.as_deref_mut()
-    }
-
-    pub(super) fn take_exception(&mut self, seq: Seq) -> Option<Row> {
-        let exceptions = self.exceptions.as_mut()?;
-        let row = exceptions.take(seq);
-        if exceptions.len() == 0 {
-            self.exceptions = None;
-        }
-        row
     }
 }

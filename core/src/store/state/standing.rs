@@ -2,14 +2,13 @@
 //! log. Every change of a queue is between [`Queue::begin`] and [`Queue::end_change`].
 
 use super::super::types::{Overflow, Seq};
-use super::exceptions::Exceptions;
+use super::keep::Entries;
 use super::log::{Class, Log};
 use super::queue::{Queue, Shut};
-use super::runs::Runs;
 
 /// Where a queue stands in its log's ordered sets.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Spot {
+pub(crate) enum Spot {
     /// It may take more: its low, and the last number of its class that it has room for.
     Open { low: (Class, u64), room: u64 },
     /// It takes nothing more: its low and its last entry.
@@ -23,7 +22,7 @@ pub(super) enum Spot {
 impl Queue {
     /// Begins a change: out of the log's sets, and what the queue missed or dropped while it was
     /// full is settled.
-    pub(super) fn begin(&mut self, log: &mut Log, overflow: Overflow) {
+    pub(crate) fn begin<E: Entries>(&mut self, log: &mut Log<E>, overflow: Overflow) {
         self.leave_sets(log);
         if self.is_left {
             return;
@@ -40,16 +39,15 @@ impl Queue {
     }
 
     /// Ends a change: back into the log's sets.
-    pub(super) fn end_change(&mut self, log: &mut Log, max: u64) {
+    pub(crate) fn end_change<E: Entries>(&mut self, log: &mut Log<E>, max: u64) {
         self.compact(log);
         let low = self.in_class(self.low);
         if let Some(shut) = self.shut {
             self.enter(log, Spot::Shut { low, end: shut.seq });
             return;
         }
-        let exceptions = self.exceptions().map_or(0, Exceptions::len);
         let settled = self.low + self.done.len() + self.gone;
-        let room = settled.saturating_add(max.max(1).saturating_sub(exceptions));
+        let room = settled.saturating_add(max.max(1).saturating_sub(self.exceptions));
         let room = match self.class() {
             Class::Every => room,
             Class::Guaranteed => room
@@ -60,7 +58,7 @@ impl Queue {
     }
 
     /// The queue has no room for the next entry.
-    pub(super) fn fill(&mut self, log: &mut Log, overflow: Overflow) {
+    pub(crate) fn fill<E: Entries>(&mut self, log: &mut Log<E>, overflow: Overflow) {
         self.leave_sets(log);
         let number = self.end(log);
         let seq = log.head().seq;
@@ -77,7 +75,7 @@ impl Queue {
     }
 
     /// Forgets the queue between [`begin`](Self::begin) and [`end_change`](Self::end_change).
-    pub(super) fn forget(&mut self, log: &Log) {
+    pub(crate) fn forget<E: Entries>(&mut self, log: &Log<E>) {
         self.shut = Some(Shut {
             number: self.end(log),
             seq: log.head().seq,
@@ -86,7 +84,7 @@ impl Queue {
     }
 
     /// Takes a forgotten queue up again, within a change.
-    pub(super) fn remember(&mut self, log: &Log) {
+    pub(crate) fn remember<E: Entries>(&mut self, log: &Log<E>) {
         self.is_left = false;
         if let Some(shut) = self.shut.take() {
             self.miss((shut.number + 1, self.end(log)), log);
@@ -94,7 +92,7 @@ impl Queue {
     }
 
     /// Changes which entries it takes from here on, within a change. What it owns it keeps.
-    pub(super) fn set_durable(&mut self, durable: bool, log: &Log) {
+    pub(crate) fn set_durable<E: Entries>(&mut self, durable: bool, log: &Log<E>) {
         let head = log.head();
         if self.settings.durable == durable {
             return;
@@ -115,7 +113,7 @@ impl Queue {
         self.settings.durable = true;
         self.low = waiting.first().map_or(head.seq, |first| first - 1);
         self.gone = 0;
-        self.done = Runs::default();
+        self.done.clear();
         let low = self.low;
         self.miss((low + 1, head.seq), log);
         for seq in waiting {
@@ -124,7 +122,7 @@ impl Queue {
     }
 
     /// Settles numbers that never were for it.
-    fn miss(&mut self, (first, last): (u64, u64), log: &Log) {
+    fn miss<E: Entries>(&mut self, (first, last): (u64, u64), log: &Log<E>) {
         if first > last {
             return;
         }
@@ -136,7 +134,7 @@ impl Queue {
         }
     }
 
-    fn drop_oldest(&mut self, mut count: u64, log: &Log) {
+    fn drop_oldest<E: Entries>(&mut self, mut count: u64, log: &Log<E>) {
         let end = self.end(log);
         while count > 0 {
             self.compact(log);
@@ -156,7 +154,7 @@ impl Queue {
 
     // --- The log's sets ---
 
-    fn enter(&mut self, log: &mut Log, spot: Spot) {
+    fn enter<E: Entries>(&mut self, log: &mut Log<E>, spot: Spot) {
         let id = self.id;
         match spot {
             Spot::Open { low, room } => {
@@ -182,7 +180,7 @@ impl Queue {
     }
 
     /// Takes the queue out of its log's sets.
-    pub(super) fn leave_sets(&mut self, log: &mut Log) {
+    pub(crate) fn leave_sets<E: Entries>(&mut self, log: &mut Log<E>) {
         let id = self.id;
         match self.spot.take() {
             None => {}

@@ -1,8 +1,10 @@
-//! What the memory store costs: appends, a backlog read and settled, bytes per message and queue.
+//! What the stores cost: appends, a backlog read and settled, bytes per message and queue.
 //!
-//! `cargo bench -p restante --bench store`
+//! `cargo bench -p restante --bench store`; what comes after `--` picks some by name.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
+
+mod sqlite;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -26,8 +28,8 @@ fn realm() -> RealmId {
     RealmId::parse("default").unwrap()
 }
 
-fn open(store: &MemoryStore, event: &str, name: &str, durable: bool) -> QueueRecord {
-    let spec = QueueSpec {
+fn spec(event: &str, name: &str, durable: bool) -> QueueSpec {
+    QueueSpec {
         realm: realm(),
         key: Key::Any {
             event: event.into(),
@@ -38,16 +40,20 @@ fn open(store: &MemoryStore, event: &str, name: &str, durable: bool) -> QueueRec
             durable,
             ..QueueSettings::default()
         },
-    };
-    answer(store.open(spec, Timestamp(0)))
+    }
 }
 
-/// Makes messages of 128 bytes as a session would: names shared, a body of its own.
+fn open(store: &MemoryStore, event: &str, name: &str, durable: bool) -> QueueRecord {
+    answer(store.open(spec(event, name, durable), Timestamp(0)))
+}
+
+/// Makes messages, of 128 bytes if not said otherwise, as a session would: names shared, a body of its own.
 struct Source {
     realm: RealmId,
     event: Arc<str>,
     from: Arc<str>,
     instance: Option<Arc<str>>,
+    bytes: usize,
     last: u64,
 }
 
@@ -58,7 +64,15 @@ impl Source {
             event: "order".into(),
             from: "shop".into(),
             instance: instance.map(Into::into),
+            bytes: 128,
             last: 0,
+        }
+    }
+
+    fn sized(bytes: usize) -> Self {
+        Self {
+            bytes,
+            ..Self::new(None)
         }
     }
 
@@ -68,7 +82,7 @@ impl Source {
             id: MessageId(self.last),
             event: Arc::clone(&self.event),
             from: Arc::clone(&self.from),
-            body: Some(Bytes::from(vec![b'1'; 128])),
+            body: Some(Bytes::from(vec![b'1'; self.bytes])),
             extras: None,
             produced: Timestamp(self.last / 1000),
             expires: Some(Timestamp(86_400_000 + self.last / 1000)),
@@ -228,5 +242,21 @@ fn sizes(_: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, sizes, appends, drain);
+/// The printing ones run whole or not at all: `-- sqlite` runs those of SQLite alone.
+fn printed(criterion: &mut Criterion) {
+    let is_asked = |name: &str| {
+        let asked: Vec<String> = std::env::args().skip(1).collect();
+        let mut names = asked.iter().filter(|arg| !arg.starts_with('-')).peekable();
+        names.peek().is_none() || names.any(|asked| asked == name)
+    };
+    if is_asked("memory") {
+        sizes(criterion);
+    }
+    if is_asked("sqlite") {
+        sqlite::backlog(criterion);
+        sqlite::rates(criterion);
+    }
+}
+
+criterion_group!(benches, printed, appends, drain);
 criterion_main!(benches);

@@ -9,6 +9,7 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::types::{Append, Appended, Delayed, LogId, Overflow, Placed, QueueId, Seq};
+use super::keep::{Entries, Keep};
 use super::log::{Class, Log};
 use super::queue::Queue;
 use super::state::State;
@@ -20,11 +21,12 @@ struct Offer {
     full: u32,
 }
 
-fn offer(
-    log: &mut Log,
+fn offer<E: Entries>(
+    log: &mut Log<E>,
     queues: &mut HashMap<QueueId, Box<Queue>>,
     guaranteed: bool,
     overflow: Overflow,
+    mut filled: impl FnMut(QueueId),
 ) -> Offer {
     let mut offer = Offer { wanted: 0, full: 0 };
     for class in [Class::Every, Class::Guaranteed] {
@@ -37,7 +39,10 @@ fn offer(
             && room < next
         {
             match queues.get_mut(&id) {
-                Some(queue) => queue.fill(log, overflow),
+                Some(queue) => {
+                    queue.fill(log, overflow);
+                    filled(id);
+                }
                 None => {
                     log.readers(class).rooms.pop_first();
                 }
@@ -71,8 +76,9 @@ fn skipped<'a>(
     skipped
 }
 
-impl State {
-    pub(super) fn append(&mut self, item: Append) -> Result<Appended> {
+impl<K: Keep> State<K> {
+    /// Stores one message; see [`Store::append`](super::super::Store::append).
+    pub(crate) fn append(&mut self, item: &Append) -> Result<Appended> {
         let id = item.message.id;
         let now = item.message.produced;
         if item.mark.is_some() || item.uid.is_some() {
@@ -84,16 +90,16 @@ impl State {
             }
         }
         if let Some(released) = item.release
-            && !self.delays.contains(released)
+            && !self.keep.holds(released)
         {
             return Ok(self.duplicate(id));
         }
         let placed = match item.due {
             Some(_) => Vec::new(),
-            None => self.place(&item)?,
+            None => self.place(item)?,
         };
         if let Some(due) = item.due {
-            self.hold(&item, due)?;
+            self.hold(item, due)?;
         }
         if let Some(released) = item.release {
             self.drop_delayed(released);
@@ -103,7 +109,9 @@ impl State {
             && (item.mark.is_some() || item.uid.is_some())
             && let Some(realm) = self.realms.get_mut(&item.realm)
         {
-            realm.marks.set(item.mark, item.uid, id, now, &self.bounds);
+            let (mark, uid) = (item.mark.clone(), item.uid.clone());
+            realm.marks.set(mark, uid, id, now, &self.bounds);
+            self.keep.note_marks(&item.realm);
         }
         Ok(Appended {
             id,
@@ -114,28 +122,31 @@ impl State {
     }
 
     fn hold(&mut self, item: &Append, due: Timestamp) -> Result<()> {
-        let realm = self.realms.entry(item.realm.clone()).or_default();
-        if realm.delayed >= self.bounds.max_queued {
+        let max = self.bounds.max_queued;
+        let realm = self.realm_mut(&item.realm);
+        let id = realm.id;
+        if realm.delayed >= max {
             return Err(Error::new(
                 ErrorKind::QueueFull,
                 "the realm holds as many delayed messages as it may (max_queued)",
             ));
         }
         realm.delayed += 1;
-        self.delays.hold(Delayed {
+        let row = Delayed {
             realm: item.realm.clone(),
             message: Arc::clone(&item.message),
             due,
             owner: item.owner.clone(),
-        });
+        };
+        self.keep.hold(id, row);
         Ok(())
     }
 
-    pub(super) fn drop_delayed(&mut self, id: MessageId) {
-        if let Some(row) = self.delays.take(id)
-            && let Some(realm) = self.realms.get_mut(&row.realm)
+    pub(crate) fn drop_delayed(&mut self, id: MessageId) {
+        if let Some(realm) = self.keep.drop_delayed(id)
+            && let Some(realm) = self.realms.get_mut(&realm)
         {
-            realm.delayed -= 1;
+            realm.delayed = realm.delayed.saturating_sub(1);
         }
     }
 
@@ -144,7 +155,7 @@ impl State {
         Appended {
             id,
             duplicate: true,
-            delayed: self.delays.contains(id),
+            delayed: self.keep.holds(id),
             placed: Vec::new(),
         }
     }
@@ -157,7 +168,9 @@ impl State {
             let Some(log) = self.logs.get_mut(id).filter(|log| log.realm == item.realm) else {
                 continue;
             };
-            let mut offer = offer(log, &mut self.queues, item.message.guaranteed, overflow);
+            let (keep, guaranteed) = (&mut self.keep, item.message.guaranteed);
+            let filled = |queue| keep.note_queue(queue);
+            let mut offer = offer(log, &mut self.queues, guaranteed, overflow, filled);
             for queue in skipped(*id, &self.queues, item) {
                 offer.wanted -= 1;
                 offer.full -= u32::from(queue.shut.is_some());
@@ -232,7 +245,8 @@ impl State {
             return 0;
         };
         self.counters.appended += 1;
-        let seq = log.push(Arc::clone(&item.message));
+        let seq = log.push(&item.message);
+        self.keep.note_log(id);
         if let Some(expires) = item.message.expires
             && log.wake.is_none_or(|wake| expires < wake)
         {

@@ -1,14 +1,23 @@
-//! The memory store against a naive model: every queue of the model keeps its own entries.
+//! Any store against a naive model: every queue of the model keeps its own entries.
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::super::types::{Burial, Settled};
+use bytes::Bytes;
+
+use crate::ErrorKind;
+use crate::clock::Timestamp;
+use crate::model::{Message, MessageId};
+
+use super::super::super::types::{
+    Append, Bounds, Burial, DeadLetterId, LogId, Overflow, PageLimit, QueueChange, QueueId, Seq,
+    Settled, StoreCounters,
+};
 use super::naive::{Item, Model, ModelQueue};
-use super::*;
+use super::{Subject, exception, now, realm, spec};
 
 const QUEUES: usize = 4;
 const ALL: PageLimit = PageLimit {
@@ -65,6 +74,10 @@ enum Op {
         queue: usize,
     },
     Maintain,
+    /// Closes the store and opens it again, where it keeps anything.
+    Reopen,
+    /// A command fails: what the store has in memory is read anew.
+    Fail,
     Wait {
         ms: u64,
     },
@@ -88,12 +101,14 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => queue.clone().prop_map(|queue| Op::Due { queue }),
         1 => queue.prop_map(|queue| Op::Purge { queue }),
         1 => Just(Op::Maintain),
+        1 => Just(Op::Reopen),
+        1 => Just(Op::Fail),
         2 => (1..30u64).prop_map(|ms| Op::Wait { ms }),
     ]
 }
 
-struct Pair {
-    store: MemoryStore,
+struct Pair<S> {
+    subject: S,
     model: Model,
     now: Timestamp,
     next_id: u64,
@@ -101,10 +116,10 @@ struct Pair {
     alive: BTreeMap<Seq, Weak<Message>>,
 }
 
-impl Pair {
+impl<S: Subject> Pair<S> {
     fn new(bounds: Bounds) -> Self {
         Self {
-            store: MemoryStore::new(bounds.clone()),
+            subject: S::make(bounds.clone()),
             model: Model {
                 bounds,
                 head: 0,
@@ -127,7 +142,7 @@ impl Pair {
     }
 
     fn update(&self, queue: QueueId, change: QueueChange) {
-        now(self.store.update(queue, change, self.now)).unwrap();
+        now(self.subject.store().update(queue, change, self.now)).unwrap();
     }
 
     fn apply(&mut self, op: Op) {
@@ -151,8 +166,17 @@ impl Pair {
             Op::Purge { queue } => self.purge(queue),
             Op::Maintain => {
                 self.model.maintain(self.now);
-                while now(self.store.maintain(3, self.now)).unwrap().more {}
+                while now(self.subject.store().maintain(3, self.now))
+                    .unwrap()
+                    .more
+                {}
             }
+            Op::Reopen => {
+                if self.subject.reopen() {
+                    self.model.counters = StoreCounters::default();
+                }
+            }
+            Op::Fail => self.subject.fail(),
             Op::Wait { ms } => self.now = self.now.plus(Duration::from_millis(ms)),
         }
         if self.model.queues.is_empty() {
@@ -220,7 +244,7 @@ impl Pair {
 
     fn settle(&mut self, queue: usize, seq: Seq) {
         if let Some(model) = self.model.live(queue) {
-            let answer = now(self.store.settle(model.id, vec![seq])).unwrap();
+            let answer = now(self.subject.store().settle(model.id, vec![seq])).unwrap();
             let was_there = model.items.remove(&seq).is_some();
             assert_eq!(answer[0] == Settled::Now, was_there, "{answer:?}");
         }
@@ -228,7 +252,7 @@ impl Pair {
 
     fn page(&mut self, queue: usize) {
         if let Some(model) = self.model.live(queue) {
-            let page = now(self.store.page(model.id, 0, ALL, self.now)).unwrap();
+            let page = now(self.subject.store().page(model.id, 0, ALL, self.now)).unwrap();
             let expired = model.drop_expired(self.now, |item| item.due.is_none());
             assert_eq!((page.expired, page.end), (expired, true));
             let waiting = model.items.iter().filter(|(_, item)| item.due.is_none());
@@ -241,7 +265,7 @@ impl Pair {
     fn due(&mut self, queue: usize) {
         let at = self.now;
         if let Some(model) = self.model.live(queue) {
-            let due = now(self.store.due(model.id, ALL, at)).unwrap();
+            let due = now(self.subject.store().due(model.id, ALL, at)).unwrap();
             let is_due = |item: &Item| item.due.is_some_and(|due| due <= at);
             assert_eq!(due.expired, model.drop_expired(at, is_due));
             let items = model.items.iter().filter(|(_, item)| is_due(item));
@@ -255,7 +279,7 @@ impl Pair {
 
     fn purge(&mut self, queue: usize) {
         if let Some(model) = self.model.live(queue) {
-            let purged = now(self.store.purge_queue(model.id)).unwrap();
+            let purged = now(self.subject.store().purge_queue(model.id)).unwrap();
             assert_eq!(purged, model.items.len() as u64);
             model.items.clear();
         }
@@ -281,7 +305,9 @@ impl Pair {
             skip: skip.into_iter().chain(skip).collect(),
             ..Append::new(realm(), Arc::clone(&message), vec![self.model.log])
         };
-        let answer = now(self.store.append(vec![item])).unwrap().remove(0);
+        let answer = now(self.subject.store().append(vec![item]))
+            .unwrap()
+            .remove(0);
         match (expected, answer) {
             (None, Err(error)) => assert_eq!(error.kind(), ErrorKind::QueueFull),
             (Some(0), Ok(answer)) => assert!(answer.placed.is_empty()),
@@ -295,7 +321,7 @@ impl Pair {
     }
 
     fn open(&mut self, name: usize, durable: bool) {
-        let record = now(self.store.open(spec(name, durable), self.now)).unwrap();
+        let record = now(self.subject.store().open(spec(name, durable), self.now)).unwrap();
         self.model.log = record.log;
         let queue = self.model.queues.entry(name).or_insert(ModelQueue {
             id: record.queue,
@@ -315,7 +341,7 @@ impl Pair {
         let Some(queue) = self.model.live(name) else {
             return;
         };
-        let left = now(self.store.forget(queue.id, purge)).unwrap();
+        let left = now(self.subject.store().forget(queue.id, purge)).unwrap();
         assert_eq!(left, queue.items.len() as u64);
         queue.is_left = true;
         if purge || left == 0 {
@@ -329,7 +355,7 @@ impl Pair {
         };
         let mut queues = self.model.queues.values_mut();
         let queue = queues.find(|queue| queue.id == id.queue);
-        let answer = now(self.store.revive(&realm(), id, self.now));
+        let answer = now(self.subject.store().revive(&realm(), id, self.now));
         let Some(queue) = queue else {
             assert_eq!(answer.unwrap_err().kind(), ErrorKind::DeliveryUnknown);
             return;
@@ -349,12 +375,12 @@ impl Pair {
 
     fn compare(&self) {
         for queue in self.model.queues.values().filter(|queue| !queue.is_left) {
-            let found = now(self.store.browse(queue.id, 0, ALL)).unwrap();
+            let found = now(self.subject.store().browse(queue.id, 0, ALL)).unwrap();
             let found: Vec<_> = found.iter().map(|e| (e.seq, e.due, e.message.id)).collect();
             let items = queue.items.iter();
             let expected: Vec<_> = items.map(|(seq, i)| (*seq, i.due, i.message.id)).collect();
             assert_eq!(found, expected);
-            let depth = now(self.store.depth(queue.id)).unwrap();
+            let depth = now(self.subject.store().depth(queue.id)).unwrap();
             let messages = || queue.items.values().map(|item| &item.message);
             let bytes: usize = messages().map(|message| message.size()).sum();
             assert_eq!(
@@ -362,17 +388,11 @@ impl Pair {
                 (expected.len() as u64, bytes as u64)
             );
         }
-        let depth = now(self.store.realm_depth(&realm())).unwrap();
+        let depth = now(self.subject.store().realm_depth(&realm())).unwrap();
         assert_eq!(depth.count, self.model.sum());
-        assert_eq!(self.store.counters(), self.model.counters);
-        let state = self.store.state.lock();
-        let queued = state.realms.get(&realm()).map_or(0, |realm| realm.queued);
-        assert_eq!(queued, depth.count);
-        let last = self.model.queues.is_empty();
-        assert_eq!(
-            (state.logs.is_empty(), state.wakes.len() > 1),
-            (last, false)
-        );
+        assert_eq!(self.subject.store().counters(), self.model.counters);
+        self.subject
+            .check(depth.count, self.model.queues.is_empty());
     }
 
     /// What is behind every queue has been let go.
@@ -400,32 +420,54 @@ impl Pair {
     }
 }
 
-proptest! {
-    #[test]
-    fn the_store_does_what_a_naive_model_does(
-        max in 1..9u64,
-        realm_max in prop::option::weighted(0.2, 5..20u64),
-        drops in any::<bool>(),
-        first in (any::<bool>(), any::<bool>()),
-        ops in prop::collection::vec(ops(), 1..150),
-    ) {
-        let overflow = if drops { Overflow::DropOldest } else { Overflow::Reject };
-        let mut pair = Pair::new(Bounds {
-            max_queued: max,
-            max_queued_per_realm: realm_max,
-            overflow,
-            ..Bounds::default()
-        });
-        pair.open(0, first.0);
-        pair.open(1, first.1);
-        // Looking at a queue settles what it lazily left; do it at some steps only.
-        for (step, op) in ops.into_iter().enumerate() {
-            pair.apply(op);
-            if step % 7 == 0 {
-                pair.compare();
-            }
+/// What a store is made with, and what is done to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Story {
+    max: u64,
+    realm_max: Option<u64>,
+    drops: bool,
+    first: (bool, bool),
+    ops: Vec<Op>,
+}
+
+pub(crate) fn stories() -> impl Strategy<Value = Story> {
+    let realm_max = prop::option::weighted(0.2, 5..20u64);
+    let first = (any::<bool>(), any::<bool>());
+    let ops = prop::collection::vec(ops(), 1..150);
+    (1..9u64, realm_max, any::<bool>(), first, ops).prop_map(
+        |(max, realm_max, drops, first, ops)| Story {
+            max,
+            realm_max,
+            drops,
+            first,
+            ops,
+        },
+    )
+}
+
+/// Tells a story to a store and to the model.
+pub(crate) fn tell<S: Subject>(story: Story) {
+    let overflow = match story.drops {
+        true => Overflow::DropOldest,
+        false => Overflow::Reject,
+    };
+    let mut pair = Pair::<S>::new(Bounds {
+        max_queued: story.max,
+        max_queued_per_realm: story.realm_max,
+        overflow,
+        ..Bounds::default()
+    });
+    pair.open(0, story.first.0);
+    pair.open(1, story.first.1);
+    // Looking at a queue settles what it lazily left; do it at some steps only.
+    for (step, op) in story.ops.into_iter().enumerate() {
+        pair.apply(op);
+        if step % 7 == 0 {
+            pair.compare();
         }
-        pair.compare();
+    }
+    pair.compare();
+    if S::SHARES_MESSAGES {
         pair.check_let_go();
     }
 }

@@ -7,7 +7,7 @@ const SMALL: usize = 16;
 
 /// Like [`BTreeSet`], in one exact allocation up to 16 elements.
 #[derive(Debug)]
-pub(super) enum SmallSet<T> {
+pub(crate) enum SmallSet<T> {
     /// Sorted.
     Few(Vec<T>),
     Many(BTreeSet<T>),
@@ -20,7 +20,7 @@ impl<T> Default for SmallSet<T> {
 }
 
 impl<T: Ord + Copy> SmallSet<T> {
-    pub(super) fn insert(&mut self, value: T) -> bool {
+    pub(crate) fn insert(&mut self, value: T) -> bool {
         let few = match self {
             Self::Many(many) => return many.insert(value),
             Self::Few(few) => few,
@@ -39,7 +39,7 @@ impl<T: Ord + Copy> SmallSet<T> {
         true
     }
 
-    pub(super) fn remove(&mut self, value: &T) -> bool {
+    pub(crate) fn remove(&mut self, value: &T) -> bool {
         match self {
             Self::Many(many) => {
                 let was = many.remove(value);
@@ -61,7 +61,7 @@ impl<T: Ord + Copy> SmallSet<T> {
         }
     }
 
-    pub(super) fn first(&self) -> Option<&T> {
+    pub(crate) fn first(&self) -> Option<&T> {
         match self {
             Self::Many(many) => many.first(),
             Self::Few(few) => few.first(),
@@ -69,7 +69,7 @@ impl<T: Ord + Copy> SmallSet<T> {
     }
 
     /// The elements below `end`.
-    pub(super) fn below(&self, end: &T) -> Vec<T> {
+    pub(crate) fn below(&self, end: &T) -> Vec<T> {
         match self {
             Self::Many(many) => many.range(..end).copied().collect(),
             Self::Few(few) => few
@@ -80,13 +80,13 @@ impl<T: Ord + Copy> SmallSet<T> {
         }
     }
 
-    pub(super) fn pop_first(&mut self) -> Option<T> {
+    pub(crate) fn pop_first(&mut self) -> Option<T> {
         let first = *self.first()?;
         self.remove(&first);
         Some(first)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Many(many) => many.len(),
             Self::Few(few) => few.len(),

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::super::types::{Overflow, StoreCounters};
-use super::*;
+use crate::clock::Timestamp;
+use crate::model::Message;
+
+use super::super::super::types::{
+    Bounds, DeadLetterId, LogId, Overflow, QueueId, Seq, StoreCounters,
+};
 
 #[derive(Debug, Clone)]
 pub(super) struct Item {

@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::model::MessageId;
 
 use super::super::types::Bounds;
+use super::keep::Uids;
 
 /// Numbers remembered below the highest one of an instance.
 const WINDOW: u64 = 1024;
@@ -17,31 +18,33 @@ const IDS: usize = 128;
 
 /// A message that was stored before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Known {
+pub(crate) struct Known {
     /// The id of the first copy, if it is still known.
-    pub(super) id: Option<MessageId>,
+    pub(crate) id: Option<MessageId>,
 }
 
 /// Marks of producer instances and of users' own ids of one realm.
-#[derive(Debug, Default)]
-pub(super) struct Marks {
+#[derive(Debug)]
+pub(crate) struct Marks<U> {
     instances: HashMap<Arc<str>, Box<Mark>>,
     /// Every instance once, by when it was last looked at here; those used since go round again.
     idle_line: VecDeque<(Timestamp, Arc<str>)>,
-    uids: HashMap<Arc<str>, (MessageId, Timestamp)>,
-    uid_line: VecDeque<(Timestamp, Arc<str>)>,
+    uids: U,
+    /// Instances that were marked or dropped, where somebody writes them down.
+    touched: Option<Vec<Arc<str>>>,
 }
 
-#[derive(Debug)]
-struct Mark {
-    high: u64,
-    bits: [u64; (WINDOW / 64) as usize],
-    ids: VecDeque<(u64, MessageId)>,
-    used: Timestamp,
+/// What is remembered of one instance.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) high: u64,
+    pub(crate) bits: [u64; (WINDOW / 64) as usize],
+    pub(crate) ids: VecDeque<(u64, MessageId)>,
+    pub(crate) used: Timestamp,
 }
 
 impl Mark {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             high: 0,
             bits: [0; (WINDOW / 64) as usize],
@@ -89,9 +92,50 @@ impl Mark {
     }
 }
 
-impl Marks {
+impl<U: Uids> Marks<U> {
+    pub(crate) fn new(uids: U, is_noted: bool) -> Self {
+        Self {
+            instances: HashMap::new(),
+            idle_line: VecDeque::new(),
+            uids,
+            touched: is_noted.then(Vec::new),
+        }
+    }
+
+    /// Puts a mark back that was written down; the least recently used first.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn restore(&mut self, instance: Arc<str>, mark: Mark) {
+        self.idle_line.push_back((mark.used, Arc::clone(&instance)));
+        self.instances.insert(instance, Box::new(mark));
+    }
+
+    /// The instances whose mark has changed since the last call, with the mark if it is there still.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn take_touched(&mut self) -> Vec<(Arc<str>, Option<&Mark>)> {
+        let mut touched = self
+            .touched
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default();
+        touched.sort_unstable();
+        touched.dedup();
+        let mark = |instance: Arc<str>| {
+            let mark = self.instances.get(&instance).map(|mark| &**mark);
+            (instance, mark)
+        };
+        touched.into_iter().map(mark).collect()
+    }
+
+    fn touch(&mut self, instance: &Arc<str>) {
+        if let Some(touched) = &mut self.touched
+            && touched.last() != Some(instance)
+        {
+            touched.push(Arc::clone(instance));
+        }
+    }
+
     /// Whether a message with this mark or uid was stored.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         mark: Option<&(Arc<str>, u64)>,
         uid: Option<&Arc<str>>,
@@ -103,13 +147,13 @@ impl Marks {
             (now.since(mark.used) < bounds.mark_idle).then(|| mark.find(*number))?
         });
         by_number.or_else(|| {
-            let (id, at) = self.uids.get(uid?)?;
-            (now.since(*at) < bounds.dedupe_window).then_some(Known { id: Some(*id) })
+            let (id, at) = self.uids.find(uid?)?;
+            (now.since(at) < bounds.dedupe_window).then_some(Known { id: Some(id) })
         })
     }
 
     /// Remembers a stored message.
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         mark: Option<(Arc<str>, u64)>,
         uid: Option<Arc<str>>,
@@ -118,6 +162,7 @@ impl Marks {
         bounds: &Bounds,
     ) {
         if let Some((instance, number)) = mark {
+            self.touch(&instance);
             if let Some(mark) = self.instances.get_mut(&instance) {
                 if now.since(mark.used) >= bounds.mark_idle {
                     **mark = Mark::new();
@@ -132,19 +177,20 @@ impl Marks {
             }
         }
         if let Some(uid) = uid {
-            self.uid_line.push_back((now, Arc::clone(&uid)));
-            self.uids.insert(uid, (id, now));
-            self.end_uids(now, bounds);
+            self.uids.set(uid, id, now);
+            self.uids.end(now, bounds);
         }
     }
 
-    /// Forgets what is past its time or beyond the bounds.
-    pub(super) fn sweep(&mut self, now: Timestamp, bounds: &Bounds) {
+    /// Forgets what is past its time or beyond the bounds; whether a mark went.
+    pub(crate) fn sweep(&mut self, now: Timestamp, bounds: &Bounds) -> bool {
+        let before = self.instances.len();
         self.end_instances(now, bounds);
-        self.end_uids(now, bounds);
+        self.uids.end(now, bounds);
+        self.instances.len() < before
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.instances.is_empty() && self.uids.is_empty()
     }
 
@@ -168,22 +214,9 @@ impl Marks {
                     self.idle_line.push_back((used, instance));
                 }
                 _ => {
+                    self.touch(&instance);
                     self.instances.remove(&instance);
                 }
-            }
-        }
-    }
-
-    fn end_uids(&mut self, now: Timestamp, bounds: &Bounds) {
-        while let Some((at, _)) = self.uid_line.front() {
-            let is_over = self.uid_line.len() > bounds.dedupe_max;
-            if !is_over && now.since(*at) < bounds.dedupe_window {
-                return;
-            }
-            if let Some((at, uid)) = self.uid_line.pop_front()
-                && self.uids.get(&uid).is_some_and(|(_, newest)| *newest == at)
-            {
-                self.uids.remove(&uid);
             }
         }
     }
@@ -193,7 +226,14 @@ impl Marks {
 mod tests {
     use std::time::Duration;
 
+    use super::super::super::memory::MemoryUids;
     use super::*;
+
+    type Marks = super::Marks<MemoryUids>;
+
+    fn empty() -> Marks {
+        Marks::new(MemoryUids::default(), false)
+    }
 
     fn stored(marks: &mut Marks, instance: &str, number: u64, at: u64, bounds: &Bounds) {
         let mark = Some((Arc::from(instance), number));
@@ -217,7 +257,7 @@ mod tests {
             marks_per_realm: 2,
             ..Bounds::default()
         };
-        let mut marks = Marks::default();
+        let mut marks = empty();
         stored(&mut marks, "a", 1, 1, &bounds);
         stored(&mut marks, "b", 1, 2, &bounds);
         stored(&mut marks, "a", 2, 3, &bounds);
@@ -233,7 +273,7 @@ mod tests {
             mark_idle: Duration::from_millis(100),
             ..Bounds::default()
         };
-        let mut marks = Marks::default();
+        let mut marks = empty();
         stored(&mut marks, "a", 1, 0, &bounds);
         stored(&mut marks, "a", 2, 90, &bounds);
         marks.sweep(Timestamp(150), &bounds);
@@ -246,7 +286,7 @@ mod tests {
     #[test]
     fn a_jump_beyond_the_window_forgets_the_old_bits() {
         let bounds = Bounds::default();
-        let mut marks = Marks::default();
+        let mut marks = empty();
         for number in [1, 5000, 4999] {
             assert!(number == 1 || finds(&marks, "a", number, 1, &bounds).is_none());
             stored(&mut marks, "a", number, 1, &bounds);

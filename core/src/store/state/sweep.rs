@@ -3,6 +3,7 @@
 use crate::clock::Timestamp;
 
 use super::super::types::{LogId, Maintained, QueueId};
+use super::keep::{Entries, Keep};
 use super::log::Log;
 use super::runs::Runs;
 use super::state::State;
@@ -10,9 +11,9 @@ use super::state::State;
 /// Runs of expired entries times readers that one bite may visit.
 const VISITS: usize = 100_000;
 
-impl State {
+impl<K: Keep> State<K> {
     /// Looks at about `budget` rows.
-    pub(super) fn maintain(&mut self, budget: usize, now: Timestamp) -> Maintained {
+    pub(crate) fn maintain(&mut self, budget: usize, now: Timestamp) -> Maintained {
         let mut left = budget.max(1);
         let mut done = Maintained::default();
         while left > 0
@@ -22,16 +23,17 @@ impl State {
             left = left.saturating_sub(self.sweep_log(id, left, now, &mut done).max(1));
         }
         while left > 0
-            && let Some(&(expires, id, seq)) = self.exception_expiry.first()
-            && expires <= now
+            && let Some((id, seq)) = self.keep.expired_exception(now)
         {
             left -= 1;
-            self.exception_expiry.pop_first();
-            let taken = self.change_any(id, |change| change.take_exception(seq).is_some());
-            if taken == Ok(true) {
-                let log = self.queues.get(&id).map(|queue| queue.log);
-                self.count_expired(log, 1, &mut done);
+            let taken = self.change_any(id, |change| change.end_exception(seq));
+            if taken != Ok(true) {
+                // A row without its queue is no exception any more.
+                self.keep.drop_exceptions(id);
+                continue;
             }
+            let log = self.queues.get(&id).map(|queue| queue.log);
+            self.count_expired(log, 1, &mut done);
             self.end_left(id);
         }
         left = self.sweep_realms(left, now);
@@ -51,15 +53,25 @@ impl State {
         let before = now
             .0
             .checked_sub(u64::try_from(self.bounds.dlq_ttl.as_millis()).unwrap_or(u64::MAX));
-        for realm in self.realms.values_mut() {
-            realm.marks.sweep(now, &self.bounds);
-            if let Some(before) = before {
-                let ended = realm.graves.end_old(Timestamp(before), left);
+        let keep = &mut self.keep;
+        for (name, realm) in &mut self.realms {
+            if realm.marks.sweep(now, &self.bounds) {
+                keep.note_marks(name);
+            }
+            if let Some(before) = before.filter(|_| realm.dead > 0 && left > 0) {
+                let ended = keep.end_letters(realm.id, left, Timestamp(before));
                 self.counters.dead_letters_expired += ended as u64;
-                left -= ended;
+                realm.dead -= ended.min(realm.dead);
+                left -= ended.min(left);
             }
         }
-        self.realms.retain(|_, realm| !realm.is_empty());
+        self.realms.retain(|name, realm| {
+            let is_kept = !realm.is_empty();
+            if !is_kept {
+                keep.realm_gone(realm.id, name);
+            }
+            is_kept
+        });
         left
     }
 
@@ -124,9 +136,11 @@ impl State {
         for reader in readers {
             if let Some(queue) = self.queues.get_mut(reader) {
                 queue.end_change(log, self.bounds.max_queued);
+                self.keep.note_queue(*reader);
             }
         }
         log.trim();
+        self.keep.note_log(id);
         if let Some(realm) = self.realms.get_mut(&log.realm) {
             realm.queued = realm.queued.saturating_sub(lost);
         }
@@ -134,7 +148,7 @@ impl State {
     }
 
     /// Ends a left-over of which nothing is left.
-    pub(super) fn end_left(&mut self, id: QueueId) {
+    pub(crate) fn end_left(&mut self, id: QueueId) {
         let is_over = self.queues.get(&id).is_some_and(|queue| {
             let depth = self.logs.get(&queue.log).map_or(0, |log| queue.depth(log));
             queue.is_left && depth == 0
@@ -146,7 +160,7 @@ impl State {
 }
 
 /// The readers whose low is before the last of these entries.
-fn readers_before(log: &Log, every: &Runs, guaranteed: &Runs) -> Vec<QueueId> {
+fn readers_before<E: Entries>(log: &Log<E>, every: &Runs, guaranteed: &Runs) -> Vec<QueueId> {
     let last = |runs: &Runs| runs.iter().next_back().map_or(0, |(_, last)| last);
     let mut ids = Vec::new();
     for (readers, last) in [

@@ -1,0 +1,78 @@
+'use strict';
+// The SQLite store through the package: what waits survives the server, and what operators see of it.
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { test } = require('node:test');
+const restante = require('../..');
+const { quiet, startServer, inbox, until } = require('./helpers');
+
+function folder(t) {
+  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-sqlite-'));
+  t.after(() => fs.rmSync(made, { recursive: true }));
+  return made;
+}
+
+const sqlite = (filename) => ({ storage: 'sqlite', storage_options: { filename } });
+
+test('what waits survives a restart of the server', async (t) => {
+  const filename = path.join(folder(t), 'store.sqlite');
+  const first = await startServer(t, sqlite(filename));
+  const away = await first.consumer('billing');
+  await away.subscribe('paid', () => {}, { durable: true, ack: true });
+  await away.close();
+  const producer = await first.producer('orders');
+  const bytes = Buffer.from([0, 1, 255]);
+  for (const n of [1, 2, 3]) assert.equal((await producer.produce('paid', { n, bytes }, { confirm: true })).queued, 1);
+  await first.server.stop();
+
+  const second = await startServer(t, { storage: new restante.Storage.SqliteStore({ filename, synchronous: 'normal' }) });
+  const back = await second.consumer('billing');
+  const box = inbox();
+  await back.subscribe('paid', box.handler, { durable: true, ack: true });
+  await box.grown(3);
+  assert.deepEqual(box.messages().map(({ n }) => n), [1, 2, 3]);
+  assert.deepEqual(box.messages()[0].bytes, bytes);
+});
+
+test('a second server on one file is refused, and the file is free after a stop', async (t) => {
+  const filename = path.join(folder(t), 'store.sqlite');
+  const first = await startServer(t, sqlite(filename));
+  const second = new restante.Server({ host: '127.0.0.1', port: 0, logger: quiet, ...sqlite(filename) });
+  await assert.rejects(second.start(), { code: 'store_locked', message: new RegExp(String(process.pid)) });
+  await first.server.stop();
+  await second.start();
+  await second.stop();
+});
+
+test('a place that cannot be used is named', async (t) => {
+  const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, ...sqlite(path.join(folder(t), 'none', 'x.sqlite')) });
+  await assert.rejects(server.start(), { code: 'config', message: /none/ });
+  for (const storage_options of [{ synchronous: 'off' }, { busy_timeout: -1 }, { filename: 5 }]) {
+    assert.throws(() => new restante.Server({ storage: 'sqlite', storage_options }), { code: 'bad_command' });
+  }
+});
+
+test('a backup is a database of its own; statistics say how the store is doing', async (t) => {
+  const made = folder(t);
+  const first = await startServer(t, sqlite(path.join(made, 'store.sqlite')));
+  const away = await first.consumer('billing');
+  await away.subscribe('paid', () => {}, { durable: true });
+  await away.close();
+  const producer = await first.producer('orders');
+  await producer.produce('paid', 1, { confirm: true });
+  const copy = path.join(made, 'copy.sqlite');
+  await first.server.backup(copy);
+  await assert.rejects(first.server.backup(copy), { code: 'config' });
+  await assert.rejects(first.server.backup(), { code: 'bad_command' });
+  const store = await until(() => first.server.getStats().store.file_bytes > 0 && first.server.getStats().store, 'sizes');
+  assert.deepEqual([store.degraded, store.last_error, store.warnings], [false, null, []]);
+
+  const second = await startServer(t, sqlite(copy));
+  const { queues } = await second.server.getStats({ queues: true });
+  assert.deepEqual(queues.map(({ name, waiting }) => [name, waiting]), [['billing', 1]]);
+
+  const memory = await startServer(t);
+  await assert.rejects(memory.server.backup(path.join(made, 'no.sqlite')), { code: 'store_unsupported' });
+});

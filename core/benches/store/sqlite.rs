@@ -1,0 +1,188 @@
+//! What the SQLite store does on this disk: rates, memory and processor time, printed. Each figure
+//! is one run; the disk's own rate stands beside those that wait for it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use restante::clock::{SystemClock, Timestamp};
+use restante::store::{
+    Bounds, LogId, PageLimit, QueueChange, QueueRecord, SqliteOptions, SqliteStore, Store,
+    Synchronous,
+};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Source, resident, spec};
+
+const TIME: Duration = Duration::from_secs(3);
+
+struct House {
+    runtime: Runtime,
+    store: SqliteStore,
+    folder: TempDir,
+}
+
+impl House {
+    fn new(synchronous: Synchronous) -> Self {
+        // In the directory of the build: the system's temporary files may be in memory.
+        let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let options = SqliteOptions {
+            path: Some(folder.path().join("bench.sqlite")),
+            synchronous,
+            ..SqliteOptions::default()
+        };
+        let bounds = Bounds {
+            max_queued: u64::MAX,
+            ..Bounds::default()
+        };
+        let opening = SqliteStore::open(options, bounds, Arc::new(SystemClock::new()));
+        let store = runtime.block_on(opening).unwrap();
+        Self {
+            runtime,
+            store,
+            folder,
+        }
+    }
+
+    fn open(&self, name: &str) -> QueueRecord {
+        let opened = self.store.open(spec("order", name, true), Timestamp(0));
+        self.runtime.block_on(opened).unwrap()
+    }
+
+    /// Appends one by one with so many under way for a while; how many a second.
+    fn rate(&self, source: &mut Source, log: LogId, in_flight: usize) -> f64 {
+        self.runtime.block_on(async {
+            let mut under_way = VecDeque::new();
+            let (start, mut count) = (Instant::now(), 0u64);
+            while start.elapsed() < TIME {
+                while under_way.len() < in_flight {
+                    under_way.push_back(self.store.append(source.batch(log, 1)));
+                }
+                if let Some(first) = under_way.pop_front() {
+                    assert!(first.await.unwrap()[0].is_ok());
+                    count += 1;
+                }
+            }
+            for rest in under_way {
+                rest.await.unwrap();
+            }
+            count as f64 / start.elapsed().as_secs_f64()
+        })
+    }
+
+    fn fill(&self, source: &mut Source, log: LogId, count: usize) {
+        self.runtime.block_on(async {
+            let mut under_way = VecDeque::new();
+            for _ in 0..count / 256 {
+                under_way.push_back(self.store.append(source.batch(log, 256)));
+                if under_way.len() == 4
+                    && let Some(first) = under_way.pop_front()
+                {
+                    first.await.unwrap();
+                }
+            }
+            for rest in under_way {
+                rest.await.unwrap();
+            }
+        });
+    }
+}
+
+/// How often a second this disk takes some bytes for sure.
+fn disk(folder: &Path, bytes: usize) -> f64 {
+    let mut file = File::create(folder.join("disk")).unwrap();
+    let content = vec![1; bytes];
+    let (start, mut count) = (Instant::now(), 0);
+    while start.elapsed() < TIME {
+        file.write_all(&content).unwrap();
+        file.sync_data().unwrap();
+        count += 1;
+    }
+    f64::from(count) / start.elapsed().as_secs_f64()
+}
+
+/// Processor time of this process, all threads; zero where there is no `/proc`.
+fn processor() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// Rates, printed.
+#[allow(clippy::print_stdout, reason = "a bench reports by printing")]
+pub(super) fn rates(_: &mut Criterion) {
+    for (name, synchronous) in [("full", Synchronous::Full), ("normal", Synchronous::Normal)] {
+        for bytes in [128, 4096] {
+            for in_flight in [1, 16, 256] {
+                let house = House::new(synchronous);
+                let queue = house.open("a");
+                let mut source = Source::sized(bytes);
+                let rate = house.rate(&mut source, queue.log, in_flight);
+                let disk = match in_flight {
+                    1 => format!(" (the disk: {:.0}/s)", disk(house.folder.path(), bytes)),
+                    _ => String::new(),
+                };
+                println!("sqlite {name}, {bytes} B, {in_flight} in flight: {rate:.0}/s{disk}");
+            }
+        }
+    }
+    let house = House::new(Synchronous::Full);
+    let queue = house.open("a");
+    let numbered = &mut Source::new(Some("instance"));
+    let rate = house.rate(numbered, queue.log, 256);
+    println!("sqlite full, 128 B, 256 in flight, numbered: {rate:.0}/s");
+    let house = House::new(Synchronous::Full);
+    let queues: Vec<_> = (0..1000).map(|n| house.open(&n.to_string())).collect();
+    let rate = house.rate(&mut Source::sized(4096), queues[0].log, 256);
+    println!("sqlite full, 4096 B for 1,000 offline consumers: {rate:.0}/s");
+}
+
+/// A backlog of a million: memory, processor time of an append before and after, and its end.
+#[allow(clippy::print_stdout, reason = "a bench reports by printing")]
+pub(super) fn backlog(_: &mut Criterion) {
+    const MANY: usize = 1_000_000;
+    const SOME: usize = 100_000;
+    let house = House::new(Synchronous::Normal);
+    let queue = house.open("a");
+    let mut source = Source::new(None);
+    house.fill(&mut source, queue.log, 10_000);
+    let time = |source: &mut Source| {
+        let before = processor();
+        house.fill(source, queue.log, SOME);
+        (processor() - before).as_secs_f64() * 1e6 / SOME as f64
+    };
+    let empty = time(&mut source);
+    let before = resident();
+    house.fill(&mut source, queue.log, MANY);
+    let grown = resident().saturating_sub(before) >> 20;
+    let (all, full) = (resident() >> 20, time(&mut source));
+    println!("sqlite, 1,000,000 queued: {grown} MiB more, {all} MiB in all");
+    println!("sqlite, an append takes {empty:.2} us of processor when empty, {full:.2} us then");
+    let (start, mut after, mut count) = (Instant::now(), 0, 0);
+    loop {
+        let page = house
+            .store
+            .page(queue.queue, after, PageLimit::default(), Timestamp(0));
+        let page = house.runtime.block_on(page).unwrap();
+        (after, count) = (page.next, count + page.entries.len());
+        let low = QueueChange {
+            low: Some(after),
+            ..QueueChange::default()
+        };
+        let update = house.store.update(queue.queue, low, Timestamp(0));
+        house.runtime.block_on(update).unwrap();
+        if page.end {
+            break;
+        }
+    }
+    let rate = count as f64 / start.elapsed().as_secs_f64();
+    println!("sqlite normal, 128 B, pages of 256 settled one after the other: {rate:.0}/s");
+}

@@ -1,0 +1,105 @@
+//! What options are read as, and which are refused.
+
+use super::*;
+
+fn read(json: &str) -> ServerConfig {
+    ServerConfig::from_options(json).unwrap().0
+}
+
+#[test]
+fn both_spellings_of_an_option_work() {
+    assert_eq!(
+        read(r#"{"ack_timeout":"2m"}"#)
+            .defaults
+            .ack_timeout
+            .as_secs(),
+        120
+    );
+    assert_eq!(
+        read(r#"{"ackTimeout":2}"#).defaults.ack_timeout.as_secs(),
+        2
+    );
+    assert_eq!(
+        read(r#"{"pingInterval":500}"#)
+            .transport
+            .ping_interval
+            .as_millis(),
+        500
+    );
+    assert_eq!(
+        read(r#"{"maxHttpBufferSize":2048}"#)
+            .transport
+            .max_message_bytes,
+        2048
+    );
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn options_of_a_sqlite_store_are_read_in_both_spellings() {
+    let read = |options: &str| {
+        let json = format!(r#"{{"storage":"sqlite","storageOptions":{options}}}"#);
+        match read(&json).storage {
+            Storage::Sqlite(options) => options,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(read("{}"), SqliteOptions::default());
+    let all = r#"{"filename":"x/y.db","synchronous":"normal","busyTimeout":50}"#;
+    let expected = SqliteOptions {
+        path: Some("x/y.db".into()),
+        synchronous: Synchronous::Normal,
+        busy_timeout: Duration::from_millis(50),
+    };
+    assert_eq!(read(all), expected);
+    assert_eq!(read(r#"{"filename":":memory:"}"#).path, None);
+}
+
+#[test]
+fn a_wrong_value_names_its_option() {
+    for (json, option) in [
+        (r#"{"ack_timeout":"5 minutes"}"#, "ack_timeout"),
+        (r#"{"port":70000}"#, "port"),
+        (r#"{"prefetch":0}"#, "prefetch"),
+        (r#"{"overflow":"oops"}"#, "overflow"),
+        (r#"{"transports":[]}"#, "transports"),
+        (r#"{"store_timeout":-1}"#, "store_timeout"),
+        (
+            r#"{"storage":"sqlite","storage_options":{"synchronous":"off"}}"#,
+            "synchronous",
+        ),
+        (
+            r#"{"storage":"sqlite","storage_options":{"busyTimeout":"2s"}}"#,
+            "busy_timeout",
+        ),
+    ] {
+        let error = ServerConfig::from_options(json).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Config, "{json}");
+        assert!(error.message().contains(option), "{error}");
+    }
+}
+
+#[test]
+fn unknown_and_ignored_options_are_warnings() {
+    let (_, warnings) =
+        ServerConfig::from_options(r#"{"perMessageDeflate":true,"colour":1}"#).unwrap();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+}
+
+#[test]
+fn parts_of_later_versions_are_refused_unless_off() {
+    let kind = |json| {
+        ServerConfig::from_options(json)
+            .err()
+            .map(|error| error.kind())
+    };
+    assert_eq!(kind(r#"{"storage":"redis"}"#), Some(ErrorKind::Unsupported));
+    assert_eq!(
+        kind(r#"{"auth":{"token":"x"}}"#),
+        Some(ErrorKind::Unsupported)
+    );
+    assert_eq!(
+        kind(r#"{"auth":{"enabled":false},"cluster":false,"httpApi":{}}"#),
+        None
+    );
+}

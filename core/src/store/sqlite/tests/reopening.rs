@@ -1,0 +1,136 @@
+//! What is there after the store was closed and opened again: everything.
+
+use super::*;
+use crate::store::{Burial, Exception, QueueChange};
+
+fn exception(seq: Seq, due: Timestamp) -> Exception {
+    Exception {
+        seq,
+        attempts: 3,
+        failures: 2,
+        returns: 1,
+        due,
+        first_error: Some("first".into()),
+        last_error: Some("last".into()),
+        suspect: true,
+    }
+}
+
+/// A store with something of everything.
+async fn furnish(store: &SqliteStore) -> (QueueRecord, QueueRecord) {
+    let queue = store.filled("a", 8, 50).await;
+    let left = Store::open(store, spec("left"), START).await.unwrap();
+    store.put(queue.log, 9, 50).await.unwrap();
+    let change = QueueChange {
+        low: Some(2),
+        done: vec![5],
+        sent: Some(6),
+        except: vec![exception(3, at(7)), exception(1, at(9))],
+        clear: Vec::new(),
+        bury: vec![Burial {
+            seq: 4,
+            attempts: 5,
+            reason: "max_attempts".into(),
+            first_error: Some("one".into()),
+            last_error: None,
+        }],
+    };
+    store.update(queue.queue, change, at(2)).await.unwrap();
+    store.touch(queue.queue, at(3)).await.unwrap();
+    let held = |id, second, owner: Option<&str>| Append {
+        due: Some(at(second)),
+        owner: owner.map(Into::into),
+        uid: Some(format!("held-{id}").into()),
+        ..Append::new(realm(), Arc::new(message(id, 5)), Vec::new())
+    };
+    let marked = Append {
+        mark: Some(("instance".into(), 7)),
+        uid: Some("order-7".into()),
+        ..Append::new(realm(), Arc::new(message(10, 50)), vec![queue.log])
+    };
+    let batch = vec![marked, held(20, 60, Some("me")), held(21, 50, None)];
+    let answers = store.append(batch).await.unwrap();
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(store.forget(left.queue, false).await.unwrap(), 2);
+    (queue, left)
+}
+
+#[tokio::test]
+async fn everything_is_there_after_a_restart() {
+    let house = House::new();
+    let store = house.open().await;
+    let (queue, left) = furnish(&store).await;
+    let records = store.queues().await.unwrap();
+    let page = store.page(queue.queue, 0, ALL, START).await.unwrap();
+    let due = store.due(queue.queue, ALL, at(20)).await.unwrap();
+    let depth = store.depth(queue.queue).await.unwrap();
+    let realm_depth = store.realm_depth(&realm()).await.unwrap();
+    let letters = store.dead_letters(&realm(), None, 9).await.unwrap();
+    let delayed = store.delayed(9, at(100)).await.unwrap();
+    assert_eq!((page.entries.len(), due.entries.len()), (5, 2));
+    assert_eq!((letters.len(), delayed.0.len()), (1, 2));
+    store.close().await.unwrap();
+
+    let store = house.open().await;
+    assert_eq!(store.queues().await.unwrap(), records);
+    assert_eq!(store.page(queue.queue, 0, ALL, START).await.unwrap(), page);
+    assert_eq!(store.due(queue.queue, ALL, at(20)).await.unwrap(), due);
+    assert_eq!(store.depth(queue.queue).await.unwrap(), depth);
+    assert_eq!(store.realm_depth(&realm()).await.unwrap(), realm_depth);
+    let found = store.dead_letters(&realm(), None, 9).await.unwrap();
+    assert_eq!(found, letters);
+    assert_eq!(store.delayed(9, at(100)).await.unwrap(), delayed);
+    assert_eq!(store.inspect().await.unwrap().unfit, 0);
+
+    // Marks, left-overs and numbers.
+    for (mark, uid) in [
+        (Some(("instance".into(), 7)), None),
+        (None, Some("order-7".into())),
+        (None, Some("held-21".into())),
+    ] {
+        let again = Append {
+            mark,
+            uid,
+            ..Append::new(realm(), Arc::new(message(30, 50)), vec![queue.log])
+        };
+        let answer = store.append(vec![again]).await.unwrap().remove(0).unwrap();
+        assert!(answer.duplicate);
+    }
+    let back = Store::open(&store, spec("left"), START).await.unwrap();
+    assert_eq!((back.queue, back.depth), (left.queue, 2));
+    let new = Store::open(&store, spec("new"), START).await.unwrap();
+    assert!(new.queue > back.queue, "ids are never used again");
+    assert_eq!(store.put(queue.log, 31, 5).await.unwrap().placed[0].seq, 11);
+    let revived = store.revive(&realm(), letters[0].id, at(30)).await;
+    assert_eq!(revived.unwrap(), queue.queue);
+}
+
+#[tokio::test]
+async fn what_expired_while_it_was_closed_is_counted_once_and_gives_its_room_back() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 30, 50).await;
+    store.close().await.unwrap();
+    let store = house.open().await;
+    while store.maintain(7, at(4000)).await.unwrap().more {}
+    assert_eq!(store.counters().expired, 30);
+    assert_eq!(store.depth(queue.queue).await.unwrap().count, 0);
+    let found = store.inspect().await.unwrap();
+    assert_eq!((found.queued, found.unfit), (0, 0));
+}
+
+#[tokio::test]
+async fn the_log_of_the_database_is_empty_when_idle_and_after_a_close() {
+    let house = House::new();
+    let store = house.open().await;
+    store.filled("a", 30, 5000).await;
+    let log = open::beside(house.path(), "-wal");
+    let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+    assert!(bytes(&log) > 0);
+    for second in 1..=3 {
+        store.maintain(10, at(second)).await.unwrap();
+    }
+    assert_eq!(bytes(&log), 0);
+    store.close().await.unwrap();
+    assert_eq!(bytes(&log), 0);
+}

@@ -1,0 +1,7 @@
+//! The command with a SQLite store, from outside: killed, full, and what it does to the disk.
+
+mod crash;
+mod full;
+mod process;
+#[cfg(target_os = "linux")]
+mod sync;

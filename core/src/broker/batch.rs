@@ -20,7 +20,7 @@ use super::queue::Queue;
 use super::request::Reply;
 use crate::clock::Timestamp;
 use crate::model::Message;
-use crate::store::{Append, Seq};
+use crate::store::{Append, Appended, Seq};
 
 /// Cached matches of one session; past this they are dropped and built anew.
 const MAX_ROUTES: usize = 1_024;
@@ -68,6 +68,8 @@ pub(super) struct Answering {
     /// Its live copies.
     pub(super) segments: SmallVec<[usize; 2]>,
     pub(super) id: crate::model::MessageId,
+    /// The store had it already, and was not asked to store it again.
+    pub(super) known: Option<Appended>,
 }
 
 /// Who gets a segment.

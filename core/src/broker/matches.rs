@@ -100,6 +100,13 @@ impl Matches {
         }
     }
 
+    /// Whether anything stores messages of this class.
+    pub(super) fn store(&self, guaranteed: bool) -> bool {
+        let mut groups = self.groups.iter().flatten();
+        self.keys.iter().any(|key| key.stores(guaranteed))
+            || groups.any(|(_, interest)| interest.stores(guaranteed))
+    }
+
     fn holds(&self) -> bool {
         self.realm.generation() == self.generation
     }

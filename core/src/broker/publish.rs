@@ -20,7 +20,7 @@ use super::request::{Broadcast, PublishRequest, Reply, refuse};
 use super::staging::{self, Staged};
 use crate::clock::Timestamp;
 use crate::model::{Message, ProducerName, RealmId};
-use crate::store::{Append, QueueId};
+use crate::store::{Append, Appended, QueueId};
 use crate::{Error, ErrorKind, Result};
 
 /// Where a message went.
@@ -47,6 +47,16 @@ pub(super) fn publish(
     if let Some(due) = request.due.filter(|due| *due > outgoing.produced) {
         return hold(member, batch, &mut outgoing, due, request.owner, reply);
     }
+    if let Some(known) = known(broker, &set.own, &mut outgoing) {
+        batch.replies.extend(reply.map(|reply| Answering {
+            reply: Some(reply),
+            append: None,
+            segments: SmallVec::new(),
+            id: known.id,
+            known: Some(known),
+        }));
+        return;
+    }
     let placing = match request.broadcast {
         Some(to) => super::broadcast::place(broker, member, batch, &set, &mut outgoing, to),
         None => place(member, batch, &set.own, &mut outgoing),
@@ -60,6 +70,22 @@ pub(super) fn publish(
         outgoing.uid = None;
         place(member, batch, monitor, &mut outgoing);
     }
+}
+
+/// What the store says of a numbered message that it has already, where nothing stores it any more:
+/// else the append tells (P16). Without a number it costs nothing.
+fn known(broker: &Broker, matches: &Matches, outgoing: &mut Outgoing<'_>) -> Option<Appended> {
+    let guaranteed = outgoing.guaranteed;
+    let may_store = !outgoing.online_only && (guaranteed || !outgoing.is_broadcast);
+    if !outgoing.is_numbered() || (may_store && matches.store(guaranteed)) {
+        return None;
+    }
+    let item = Append {
+        mark: outgoing.mark.map(|(instance, n)| (instance.into(), n)),
+        uid: outgoing.uid.map(Arc::from),
+        ..Append::new(matches.realm.id.clone(), outgoing.message(), Vec::new())
+    };
+    broker.store().known(&item)
 }
 
 /// Publishes a delayed message that is due (P17).
@@ -241,6 +267,7 @@ pub(super) fn answer_later(
             append: placing.append,
             segments: placing.segments,
             id: outgoing.id,
+            known: None,
         });
     }
 }

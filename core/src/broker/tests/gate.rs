@@ -73,6 +73,10 @@ impl Store for Gate {
         self.later(self.inner.open(spec, now))
     }
 
+    fn known(&self, item: &Append) -> Option<Appended> {
+        self.inner.known(item)
+    }
+
     fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64> {
         if self.is_broken.load(Ordering::SeqCst) {
             return Pending::ready(Err(Error::new(ErrorKind::StoreUnavailable, "broken")));

@@ -20,6 +20,8 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::protocol::outbound;
 use crate::session::{Frames, Links, SessionConfig, Sessions};
+#[cfg(feature = "redis")]
+use crate::store::RedisStore;
 #[cfg(feature = "sqlite")]
 use crate::store::SqliteStore;
 use crate::store::{MemoryStore, SharedStore, StoreHealth};
@@ -218,6 +220,12 @@ async fn open_store(config: &ServerConfig) -> Result<SharedStore> {
         Storage::Sqlite(options) => {
             let clock = config.clock.clone();
             Arc::new(SqliteStore::open(options.clone(), bounds, clock).await?)
+        }
+        #[cfg(feature = "redis")]
+        Storage::Redis(options) => {
+            let mut options = options.clone();
+            options.timeout = config.broker.store_timeout;
+            Arc::new(RedisStore::open(options, bounds, config.clock.clone()).await?)
         }
     })
 }

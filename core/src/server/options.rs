@@ -11,6 +11,8 @@ use serde_json::{Map, Value};
 use super::config::{IdleEviction, ServerConfig, Storage};
 use crate::model::{duration_from_number, duration_from_text};
 use crate::store::Overflow;
+#[cfg(feature = "redis")]
+use crate::store::RedisOptions;
 #[cfg(feature = "sqlite")]
 use crate::store::{SqliteOptions, Synchronous};
 use crate::transport::Cors;
@@ -295,9 +297,13 @@ impl Options {
             Some(Value::String(name)) if name.eq_ignore_ascii_case("sqlite") => {
                 Storage::Sqlite(SqliteOptions::default())
             }
+            #[cfg(feature = "redis")]
+            Some(Value::String(name)) if name.eq_ignore_ascii_case("redis") => {
+                Storage::Redis(RedisOptions::default())
+            }
             Some(other) => {
                 let message =
-                    format!("storage {other}: this version has \"memory\" and \"sqlite\"");
+                    format!("storage {other}: there are \"memory\", \"sqlite\" and \"redis\"");
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
         };
@@ -315,6 +321,10 @@ impl Options {
         #[cfg(feature = "sqlite")]
         if let Storage::Sqlite(options) = &mut config.storage {
             inner.sqlite(options)?;
+        }
+        #[cfg(feature = "redis")]
+        if let Storage::Redis(options) = &mut config.storage {
+            inner.redis(options)?;
         }
         inner.warn_unknown();
         self.warnings.append(&mut inner.warnings);
@@ -335,6 +345,26 @@ impl Options {
             Some(_) => return Err(wrong("synchronous", "\"full\" or \"normal\"")),
         }
         self.millis(&["busy_timeout"], &mut options.busy_timeout)
+    }
+
+    #[cfg(feature = "redis")]
+    fn redis(&mut self, options: &mut RedisOptions) -> Result<()> {
+        match self.get(&["url"]) {
+            None => {}
+            Some(Value::String(url)) => options.url = url,
+            Some(Value::Array(list)) => {
+                let urls: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+                options.url = urls.join(",");
+            }
+            Some(_) => return Err(wrong("url", "an address or a list of them")),
+        }
+        if let Some(prefix) = self.text(&["prefix"])? {
+            options.prefix = prefix;
+        }
+        options.sentinel = self.text(&["sentinel"])?;
+        self.flag(&["cluster"], &mut options.cluster)?;
+        self.flag(&["strict"], &mut options.strict)?;
+        options.check()
     }
 
     fn warn_unknown(&mut self) {

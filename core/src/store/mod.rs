@@ -27,6 +27,10 @@ pub mod contract;
 pub mod faulty;
 mod memory;
 mod pending;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod state;
@@ -39,6 +43,8 @@ use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisOptions, RedisStore};
 pub use memory::MemoryStore;
 pub use pending::Pending;
 #[cfg(feature = "sqlite")]

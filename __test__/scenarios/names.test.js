@@ -232,7 +232,9 @@ scenario(20, 'PING answers JSON text with the sent fields; QUIT with the own id 
 
 scenario(20, 'with authentication off, AUTHENTICATION answers the default realm and both roles', async () => {
   const client = await Client.websocket(server);
-  client.emitEvent('AUTHENTICATION', { token: 'x', realm: 'elsewhere' });
-  const { realm, role } = await client.next('AUTH_OK');
-  assert.deepEqual({ realm, role }, { realm: 'default', role: 'both' });
+  for (const shown of [{ token: 'x', realm: 'elsewhere' }, { token: 5 }, 'no json', null]) {
+    client.emitEvent('AUTHENTICATION', shown);
+    const { realm, role } = await client.next('AUTH_OK');
+    assert.deepEqual({ realm, role }, { realm: 'default', role: 'both' });
+  }
 });

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use super::forget;
 use super::listen::{Listener, Slot};
 use super::member::Member;
 use super::queue::{self, Mode, Queue, Seat};
@@ -161,11 +162,10 @@ pub(super) fn attach(
     if is_current(listener) {
         sit(broker, listener, &slot, request);
     } else if let Some(purge) = listener.ended.get()
-        && let Some(queue) = unsubscribe::release(realm, &mut state, &slot_key)
+        && let Some(gone) = unsubscribe::release(realm, &mut state, &slot_key, *purge)
     {
         // It ended before it was open. Of one that has only left, the queue is remembered.
-        let forgotten = broker.store().forget(queue, *purge);
-        broker.in_background(forgotten, "forget a subscription");
+        drop(forget::forget(broker, realm, &mut state, gone));
     }
     depth
 }
@@ -175,7 +175,8 @@ fn raise(broker: &Arc<Broker>, state: &mut State, slot_key: &SlotKey, slot: &Arc
     let seats = slot.state.lock().seats.clone();
     for (session, name) in seats {
         let held = state.consumers.get(&name).map(|held| &held.subscriptions);
-        let request = held.and_then(|held| held.get(&slot_key.0)).cloned();
+        let kept = held.and_then(|held| held.get(&slot_key.0));
+        let request = kept.map(|kept| kept.request.clone());
         let plain = request.filter(|request| {
             !request.options.durable && registry::slot_key(request).as_ref() == Some(slot_key)
         });
@@ -255,6 +256,7 @@ pub(super) fn revive(broker: &Arc<Broker>, member: &Arc<Member>, name: &Consumer
     let plain: Vec<Arc<SubscribeRequest>> = consumer
         .subscriptions
         .values()
+        .map(|kept| &kept.request)
         .filter(|request| !request.options.durable && !held(&request.key))
         .cloned()
         .collect();

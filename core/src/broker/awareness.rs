@@ -75,13 +75,13 @@ fn concerns(key: &Key, producer: &ProducerName) -> bool {
 
 /// The keys of a consumer that concern a producer, the newest last.
 fn keys(consumer: &Consumer, producer: &ProducerName) -> Vec<Arc<Key>> {
-    let keys = consumer.subscriptions.keys();
-    let mut keys: Vec<_> = keys
-        .filter(|key| concerns(key, producer))
-        .cloned()
-        .collect();
-    keys.drain(..keys.len().saturating_sub(MAX_KEYS));
-    keys
+    let kept = consumer.subscriptions.iter();
+    let kept = kept.filter(|(key, _)| concerns(key, producer));
+    let mut keys: Vec<_> = kept.map(|(key, kept)| (kept.age, key.clone())).collect();
+    keys.sort_unstable_by_key(|(age, _)| *age);
+    let newest = keys.len().saturating_sub(MAX_KEYS);
+    let newest = keys.into_iter().skip(newest);
+    newest.map(|(_, key)| key).collect()
 }
 
 fn subscriber<'a>(

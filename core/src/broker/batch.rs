@@ -20,7 +20,7 @@ use super::queue::Queue;
 use super::request::Reply;
 use crate::clock::Timestamp;
 use crate::model::Message;
-use crate::store::{Append, Seq};
+use crate::store::{Append, Appended, Seq};
 
 /// Cached matches of one session; past this they are dropped and built anew.
 const MAX_ROUTES: usize = 1_024;
@@ -68,6 +68,8 @@ pub(super) struct Answering {
     /// Its live copies.
     pub(super) segments: SmallVec<[usize; 2]>,
     pub(super) id: crate::model::MessageId,
+    /// The store had it already, and was not asked to store it again.
+    pub(super) known: Option<Appended>,
 }
 
 /// Who gets a segment.
@@ -92,6 +94,8 @@ pub(super) struct Manner {
     pub(super) guard: Option<usize>,
     /// Goes out after the session's appends so far.
     pub(super) waits: bool,
+    /// Nobody acknowledges it, whatever the subscription says: it is for everybody.
+    pub(super) is_untracked: bool,
     /// Of what waits: not after that (P15).
     pub(super) expires: Option<Timestamp>,
 }
@@ -287,7 +291,7 @@ impl Segment {
             Target::One(listener) => usize::from(self.reach(listener, &frames, &behind)),
             Target::Seat(queue, session) => {
                 for message in &self.messages {
-                    queue.live(*session, message, *behind);
+                    queue.live(*session, message, *behind, false);
                 }
                 1
             }
@@ -304,6 +308,7 @@ impl Segment {
         frames: &Bytes,
         behind: &LazyCell<Seq, F>,
     ) -> bool {
+        let is_untracked = self.manner.is_untracked;
         // A group's choice may have left while the copy waited.
         let has_left = listener.member.has_left();
         if has_left || (self.manner.is_guaranteed && listener.is_remembered) {
@@ -313,10 +318,10 @@ impl Segment {
             return self.reach_filtered(listener, behind);
         }
         if self.manner.keeps
-            && let Some(queue) = listener.detour()
+            && let Some(queue) = listener.detour(is_untracked)
         {
             for message in &self.messages {
-                queue.live(listener.session(), message, **behind);
+                queue.live(listener.session(), message, **behind, is_untracked);
             }
             return true;
         }
@@ -333,13 +338,14 @@ impl Segment {
         listener: &Listener,
         behind: &LazyCell<Seq, F>,
     ) -> bool {
+        let is_untracked = self.manner.is_untracked;
         let mut reached = false;
         for message in &self.messages {
             if !listener.may_see(&message.event) {
                 continue;
             }
-            if let Some(queue) = listener.detour() {
-                queue.live(listener.session(), message, **behind);
+            if let Some(queue) = listener.detour(is_untracked) {
+                queue.live(listener.session(), message, **behind, is_untracked);
                 reached = true;
                 continue;
             }

@@ -1,13 +1,14 @@
 //! Messages to everybody: to a realm, or to a group (wire §8.3, decided 3 and 13).
 //!
-//! Costs the members of the realm, unlike a publish. Never acked; stored only with `guaranteed`,
-//! for whoever has a remembered queue and then gets it from there.
+//! Costs the members of the realm, unlike a publish. Never acked, though it queues behind stored
+//! messages like any other live copy (P8); stored only with `guaranteed`, for whoever has a
+//! remembered queue and then gets it from there.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use super::Broker;
-use super::batch::{Batch, Manner, Target};
+use super::batch::{Batch, Target};
 use super::listen::{KeyEntry, Listener};
 use super::matches::{Outgoing, RouteSet};
 use super::member::Member;
@@ -47,6 +48,18 @@ fn to_realm(
         store(member, batch, set, outgoing, &mut placing);
     }
     let guard = placing.append;
+    let one = |batch: &mut Batch, listener: &Arc<Listener>, outgoing: &mut Outgoing<'_>| {
+        let target = Target::One(listener.clone());
+        publish::live(
+            member,
+            batch,
+            &listener.entry,
+            target,
+            guard,
+            false,
+            outgoing,
+        )
+    };
     for key in keys.iter().filter(|key| key.live.len() > 0) {
         let target = Target::Key;
         let at = publish::live(member, batch, key, target, guard, guard.is_some(), outgoing);
@@ -63,7 +76,7 @@ fn to_realm(
             let is_plain = !listener.is_durable && listener.group.is_none();
             let from_queue = guard.is_some() && listener.is_remembered;
             if is_matched && !is_plain && !from_queue && listener.may_see(outgoing.content.event) {
-                placing.segments.push(one(batch, listener, guard, outgoing));
+                placing.segments.push(one(batch, listener, outgoing));
             }
         }
         let is_registered = !names.consumers.is_empty() || !names.producers.is_empty();
@@ -83,7 +96,12 @@ fn to_realm(
 }
 
 /// Every connected member of the group once, on its own key, whatever it listens to.
-fn to_group(member: &Member, batch: &mut Batch, outgoing: &Outgoing<'_>, group: &str) -> Placing {
+fn to_group(
+    member: &Member,
+    batch: &mut Batch,
+    outgoing: &mut Outgoing<'_>,
+    group: &str,
+) -> Placing {
     let mut placing = Placing::default();
     let mut reached = HashSet::new();
     for receiver in members(member) {
@@ -94,7 +112,9 @@ fn to_group(member: &Member, batch: &mut Batch, outgoing: &Outgoing<'_>, group: 
                 .as_ref()
                 .is_some_and(|name| name.as_str() == group);
             if is_member && reached.insert(listener.consumer.clone()) {
-                placing.segments.push(one(batch, listener, None, outgoing));
+                let (target, key) = (Target::One(listener.clone()), &listener.entry);
+                let at = publish::live(member, batch, key, target, None, false, outgoing);
+                placing.segments.push(at);
             }
         }
     }
@@ -104,21 +124,6 @@ fn to_group(member: &Member, batch: &mut Batch, outgoing: &Outgoing<'_>, group: 
 fn members(member: &Member) -> Vec<Arc<Member>> {
     let state = member.realm_state().state.lock();
     state.members.values().cloned().collect()
-}
-
-fn one(
-    batch: &mut Batch,
-    listener: &Arc<Listener>,
-    guard: Option<usize>,
-    outgoing: &Outgoing<'_>,
-) -> usize {
-    let manner = Manner {
-        guard,
-        waits: guard.is_some(),
-        ..Manner::default()
-    };
-    let target = Target::One(listener.clone());
-    batch.add(&listener.entry, target, manner, &outgoing.content, None)
 }
 
 fn store(

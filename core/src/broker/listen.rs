@@ -56,9 +56,10 @@ impl Listener {
     }
 
     /// The queue that a live copy must go through now, if any (P8, P9).
-    pub(super) fn detour(&self) -> Option<&Arc<Queue>> {
+    pub(super) fn detour(&self, is_untracked: bool) -> Option<&Arc<Queue>> {
         let queue = self.queue.get()?;
-        (self.is_tracked || queue.has_ahead()).then_some(queue)
+        let is_tracked = self.is_tracked && !is_untracked;
+        (is_tracked || queue.has_ahead()).then_some(queue)
     }
 }
 

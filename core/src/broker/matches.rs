@@ -50,6 +50,8 @@ pub(super) struct Outgoing<'a> {
     pub(super) guaranteed: bool,
     /// Nothing is stored: `ttl: 0`.
     pub(super) online_only: bool,
+    /// For everybody: it has no turn in a group and nobody acknowledges it.
+    pub(super) is_broadcast: bool,
     pub(super) key: Option<&'a str>,
     pub(super) expires: Option<Timestamp>,
     pub(super) produced: Timestamp,
@@ -96,6 +98,13 @@ impl Matches {
             keys,
             groups: groups.into_values().collect(),
         }
+    }
+
+    /// Whether anything stores messages of this class.
+    pub(super) fn store(&self, guaranteed: bool) -> bool {
+        let mut groups = self.groups.iter().flatten();
+        self.keys.iter().any(|key| key.stores(guaranteed))
+            || groups.any(|(_, interest)| interest.stores(guaranteed))
     }
 
     fn holds(&self) -> bool {

@@ -17,6 +17,7 @@ mod buffers;
 mod courier;
 mod delayed;
 mod engine;
+mod forget;
 mod listen;
 mod matches;
 mod member;
@@ -25,6 +26,7 @@ mod publish;
 mod queue;
 mod realm;
 mod registry;
+mod remembered;
 mod request;
 mod roster;
 mod routes;
@@ -54,7 +56,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Timestamp};
 use crate::metrics::Metrics;
 use crate::model::{MessageId, RealmId};
-use crate::store::{DeadLetter, DeadLetterId, Pending, QueueId, SharedStore, Store};
+use crate::store::{DeadLetter, DeadLetterId, Pending, QueueId, QueueRecord, SharedStore, Store};
 use crate::{Error, ErrorKind, Result};
 
 use engine::{Engine, EngineConfig};
@@ -144,10 +146,17 @@ impl Broker {
     /// # Errors
     /// What the store says.
     pub async fn open(self: &Arc<Self>) -> Result<()> {
-        for record in self.store().queues().await? {
+        let records = self.store().queues().await?;
+        let mut by_attach: Vec<&QueueRecord> = records.iter().collect();
+        // What a name subscribed to last is what it comes back to.
+        by_attach.sort_by_key(|record| record.seen);
+        for record in by_attach {
+            let realm = self.realm(&record.spec.realm);
+            remembered::recall(&mut realm.state.lock(), record);
+        }
+        for record in records {
             let realm = self.realm(&record.spec.realm);
             let mut state = realm.state.lock();
-            subscribe::recall(&mut state, &record);
             realm.remember(&mut state, &self.engine, &self.metrics, record);
         }
         tokio::spawn(sweep::run(Arc::downgrade(self)));

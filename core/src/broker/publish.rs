@@ -20,7 +20,7 @@ use super::request::{Broadcast, PublishRequest, Reply, refuse};
 use super::staging::{self, Staged};
 use crate::clock::Timestamp;
 use crate::model::{Message, ProducerName, RealmId};
-use crate::store::{Append, QueueId};
+use crate::store::{Append, Appended, QueueId};
 use crate::{Error, ErrorKind, Result};
 
 /// Where a message went.
@@ -47,6 +47,16 @@ pub(super) fn publish(
     if let Some(due) = request.due.filter(|due| *due > outgoing.produced) {
         return hold(member, batch, &mut outgoing, due, request.owner, reply);
     }
+    if let Some(known) = known(broker, &set.own, &mut outgoing) {
+        batch.replies.extend(reply.map(|reply| Answering {
+            reply: Some(reply),
+            append: None,
+            segments: SmallVec::new(),
+            id: known.id,
+            known: Some(known),
+        }));
+        return;
+    }
     let placing = match request.broadcast {
         Some(to) => super::broadcast::place(broker, member, batch, &set, &mut outgoing, to),
         None => place(member, batch, &set.own, &mut outgoing),
@@ -62,6 +72,22 @@ pub(super) fn publish(
     }
 }
 
+/// What the store says of a numbered message that it has already, where nothing stores it any more:
+/// else the append tells (P16). Without a number it costs nothing.
+fn known(broker: &Broker, matches: &Matches, outgoing: &mut Outgoing<'_>) -> Option<Appended> {
+    let guaranteed = outgoing.guaranteed;
+    let may_store = !outgoing.online_only && (guaranteed || !outgoing.is_broadcast);
+    if !outgoing.is_numbered() || (may_store && matches.store(guaranteed)) {
+        return None;
+    }
+    let item = Append {
+        mark: outgoing.mark.map(|(instance, n)| (instance.into(), n)),
+        uid: outgoing.uid.map(Arc::from),
+        ..Append::new(matches.realm.id.clone(), outgoing.message(), Vec::new())
+    };
+    broker.store().known(&item)
+}
+
 /// Publishes a delayed message that is due (P17).
 pub(super) fn publish_due(
     member: &Arc<Member>,
@@ -75,6 +101,7 @@ pub(super) fn publish_due(
         content: Content::of(message),
         guaranteed: message.guaranteed,
         online_only,
+        is_broadcast: false,
         key: message.key.as_deref(),
         expires: message.expires,
         produced: message.produced,
@@ -168,6 +195,7 @@ fn outgoing<'a>(broker: &Broker, set: &RouteSet, request: &PublishRequest<'a>) -
         content: request.content,
         guaranteed: request.guaranteed,
         online_only: ttl.is_zero(),
+        is_broadcast: request.broadcast.is_some(),
         key: request.ordering_key,
         expires: (!ttl.is_zero()).then(|| start.plus(ttl)),
         produced,
@@ -239,6 +267,7 @@ pub(super) fn answer_later(
             append: placing.append,
             segments: placing.segments,
             id: outgoing.id,
+            known: None,
         });
     }
 }
@@ -341,8 +370,8 @@ pub(super) fn live(
 ) -> usize {
     let address = Arc::as_ptr(key) as usize;
     // What a group's queue takes holds the key for nobody else, but goes before this copy (P8).
-    let is_behind =
-        outgoing.online_only && matches!(target, Target::One(_)) && is_storing(member, batch);
+    let is_apart = outgoing.online_only || outgoing.is_broadcast;
+    let is_behind = is_apart && matches!(target, Target::One(_)) && is_storing(member, batch);
     let waits =
         guard.is_some() || is_behind || batch.held.contains(&address) || member.line.holds(address);
     let keeps = match &target {
@@ -353,7 +382,7 @@ pub(super) fn live(
         }
         Target::One(listener) => {
             listener.filter.is_some()
-                || listener.detour().is_some()
+                || listener.detour(outgoing.is_broadcast).is_some()
                 || (waits && listener.queue.get().is_some())
         }
         Target::Seat(..) => true,
@@ -363,6 +392,7 @@ pub(super) fn live(
         is_guaranteed,
         guard,
         waits,
+        is_untracked: outgoing.is_broadcast,
         expires: outgoing.expires.filter(|_| waits),
     };
     let message = keeps.then(|| outgoing.message());

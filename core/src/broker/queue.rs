@@ -196,9 +196,16 @@ impl Queue {
     }
 
     /// A live copy for an attached session of a plain subscription that must be tracked, or must
-    /// wait behind stored entries: those its producer stored before it, up to `behind` (P8). Dropped and counted if nobody is attached or too many wait,
-    /// of which the session is told (P23).
-    pub(crate) fn live(self: &Arc<Self>, session: SessionId, message: &Arc<Message>, behind: Seq) {
+    /// wait behind stored entries: those its producer stored before it, up to `behind` (P8).
+    /// `is_untracked`: nobody is to acknowledge it, whatever the subscription says. Dropped and
+    /// counted if nobody is attached or too many wait, of which the session is told (P23).
+    pub(crate) fn live(
+        self: &Arc<Self>,
+        session: SessionId,
+        message: &Arc<Message>,
+        behind: Seq,
+        is_untracked: bool,
+    ) {
         let mut inbox = self.inbox.lock();
         let is_alone = inbox.start.is_some() && inbox.inputs.is_empty();
         let size = message.size();
@@ -221,6 +228,7 @@ impl Queue {
             n: inbox.last_live,
             message: Arc::clone(message),
             behind,
+            is_untracked,
         };
         self.tell(inbox, input);
     }

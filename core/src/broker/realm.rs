@@ -12,13 +12,13 @@ use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
 
 use super::engine::{Engine, QueueMetrics};
+use super::forget::Gone;
 use super::listen::{GroupKey, Keeps, KeyEntry, Slot, SlotState};
 use super::matches::Standing;
 use super::member::Member;
 use super::ports::{Encode, SessionId};
 use super::queue::Queue;
-use super::registry::Users;
-use super::request::SubscribeRequest;
+use super::registry::{Kept, Users};
 use super::routes::Routes;
 use crate::clock::Elapsed;
 use crate::metrics::{Counter, Metrics};
@@ -61,6 +61,10 @@ pub(super) struct State {
     /// Remembered queues.
     pub(super) slots: IndexMap<SlotKey, Arc<Slot>>,
     pub(super) by_queue: HashMap<QueueId, Arc<Slot>>,
+    /// Of no slot any more, though the store has them still.
+    pub(super) forgetting: HashMap<SlotKey, Gone>,
+    /// Queues of which the store knows names that have gone.
+    pub(super) renamed: HashSet<SlotKey>,
     /// Of `slots`: those that are not durable (P4).
     pub(super) plain_slots: usize,
     /// The plain ones by age; some may be gone or durable by now.
@@ -79,7 +83,9 @@ pub(super) struct Consumer {
     /// Nobody has held it since the start.
     pub(super) is_unseen: bool,
     pub(super) offline_since: Elapsed,
-    pub(super) subscriptions: IndexMap<Arc<Key>, Arc<SubscribeRequest>>,
+    pub(super) subscriptions: IndexMap<Arc<Key>, Kept>,
+    /// The age of the next one.
+    pub(super) next_age: u64,
     /// Consumer ids it has subscribed with: their queues are its own (P9).
     pub(super) ids: HashSet<Arc<str>>,
 }
@@ -301,6 +307,8 @@ impl Realm {
     /// Takes a queue out of the tables; the store is the caller's business.
     pub(super) fn forget(&self, state: &mut State, slot_key: &SlotKey) -> Option<Arc<Slot>> {
         let slot = state.slots.swap_remove(slot_key)?;
+        state.queue_ended(slot_key);
+        state.renamed.remove(slot_key);
         state.by_queue.remove(&slot.id);
         state.by_number.remove(&slot.queue.number());
         let settings = slot.state.lock().settings.clone();

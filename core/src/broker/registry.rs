@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::realm::{SlotKey, State};
+use super::remembered::MOST_NAMES;
 use super::request::SubscribeRequest;
 use super::subscribe::identity;
 use crate::model::{ConsumerName, Key};
@@ -15,6 +16,8 @@ pub(super) struct Users {
     /// Whether the subscription is durable.
     names: HashMap<ConsumerName, bool>,
     durable: usize,
+    /// There are others, which are not known.
+    has_more: bool,
 }
 
 impl Users {
@@ -23,6 +26,32 @@ impl Users {
         let own = self.names.get(name).is_some_and(|durable| *durable);
         self.durable > usize::from(own)
     }
+
+    /// Whether somebody subscribes durably.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable > 0
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &ConsumerName> {
+        self.names.keys()
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    fn remove(&mut self, name: &ConsumerName) -> bool {
+        let durable = self.names.remove(name);
+        self.durable -= usize::from(durable == Some(true));
+        durable.is_some()
+    }
+}
+
+/// A subscription of a name.
+pub(super) struct Kept {
+    pub(super) request: Arc<SubscribeRequest>,
+    /// Greater is newer.
+    pub(super) age: u64,
 }
 
 /// The queue that remembers a subscription, if one does.
@@ -37,12 +66,24 @@ impl State {
         let Some(consumer) = self.consumers.get_mut(name) else {
             return;
         };
-        match consumer.subscriptions.insert(key.clone(), request.clone()) {
-            Some(before) => self.not_used(&before),
+        consumer.next_age += 1;
+        let kept = Kept {
+            request: request.clone(),
+            age: consumer.next_age,
+        };
+        match consumer.subscriptions.insert(key.clone(), kept) {
+            Some(before) => {
+                if let Some(left) = self.not_used(&before.request)
+                    && slot_key(request).as_ref() != Some(&left)
+                {
+                    self.renamed.insert(left);
+                }
+            }
             None => self.watch(name, key),
         }
         if let Some(slot_key) = slot_key(request) {
             let users = self.users.entry(slot_key).or_default();
+            users.remove(name);
             users.names.insert(name.clone(), request.options.durable);
             users.durable += usize::from(request.options.durable);
         }
@@ -55,10 +96,41 @@ impl State {
         key: &Key,
     ) -> Option<Arc<SubscribeRequest>> {
         let consumer = self.consumers.get_mut(name)?;
-        let request = consumer.subscriptions.swap_remove(key)?;
-        self.not_used(&request);
+        let request = consumer.subscriptions.swap_remove(key)?.request;
+        let left = self.not_used(&request);
+        self.renamed.extend(left);
         self.unwatch(name, key);
         Some(request)
+    }
+
+    /// A name does not subscribe by a queue any more, whatever the live tables know of it.
+    pub(super) fn leave_queue(&mut self, name: &ConsumerName, slot_key: &SlotKey) {
+        if self.no_user(name, slot_key) {
+            self.renamed.insert(slot_key.clone());
+        }
+    }
+
+    /// There are users of a queue that are not known.
+    pub(super) fn has_more(&mut self, slot_key: SlotKey) {
+        self.users.entry(slot_key).or_default().has_more = true;
+    }
+
+    /// A queue is remembered no more: only who is in the live tables may still subscribe by it.
+    pub(super) fn queue_ended(&mut self, slot_key: &SlotKey) {
+        let Some(users) = self.users.get_mut(slot_key) else {
+            return;
+        };
+        users.has_more = false;
+        let is_live = |name: &ConsumerName| {
+            let consumer = self.consumers.get(name);
+            let kept = consumer.and_then(|consumer| consumer.subscriptions.get(&slot_key.0));
+            kept.is_some_and(|kept| self::slot_key(&kept.request).as_ref() == Some(slot_key))
+        };
+        users.names.retain(|name, _| is_live(name));
+        users.durable = users.names.values().filter(|durable| **durable).count();
+        if users.names.is_empty() {
+            self.users.remove(slot_key);
+        }
     }
 
     /// Forgets a name; what remembers its subscriptions in the store stays.
@@ -66,9 +138,21 @@ impl State {
         let Some(consumer) = self.consumers.remove(name) else {
             return;
         };
-        for request in consumer.subscriptions.values() {
-            self.not_used(request);
-            self.unwatch(name, &request.key);
+        for kept in consumer.subscriptions.values() {
+            self.unwatch(name, &kept.request.key);
+            let slot_key = slot_key(&kept.request).filter(|_| !name.is_anonymous());
+            let remembered = slot_key.filter(|slot_key| self.slots.contains_key(slot_key));
+            let Some(slot_key) = remembered else {
+                self.not_used(&kept.request);
+                continue;
+            };
+            // It may come back, and has not unsubscribed.
+            if let Some(users) = self.users.get_mut(&slot_key)
+                && users.names.len() > MOST_NAMES
+            {
+                users.remove(name);
+                users.has_more = true;
+            }
         }
     }
 
@@ -77,17 +161,22 @@ impl State {
         self.users.contains_key(slot_key)
     }
 
-    fn not_used(&mut self, request: &SubscribeRequest) {
-        let Some(slot_key) = slot_key(request) else {
-            return;
+    /// The queue that a name subscribes by no more.
+    fn not_used(&mut self, request: &SubscribeRequest) -> Option<SlotKey> {
+        let slot_key = slot_key(request)?;
+        self.no_user(&request.consumer, &slot_key)
+            .then_some(slot_key)
+    }
+
+    fn no_user(&mut self, name: &ConsumerName, slot_key: &SlotKey) -> bool {
+        let Some(users) = self.users.get_mut(slot_key) else {
+            return false;
         };
-        if let Some(users) = self.users.get_mut(&slot_key) {
-            let durable = users.names.remove(&request.consumer);
-            users.durable -= usize::from(durable == Some(true));
-            if users.names.is_empty() {
-                self.users.remove(&slot_key);
-            }
+        let was_there = users.remove(name);
+        if users.names.is_empty() && !users.has_more {
+            self.users.remove(slot_key);
         }
+        was_there
     }
 
     /// Notes for awareness that a consumer listens to one key more.

@@ -410,7 +410,7 @@ impl Answering {
     pub(super) fn published(&self, appended: Option<Appended>, segments: &[Segment]) -> Published {
         let copies = self.segments.iter().filter_map(|at| segments.get(*at));
         let delivered = copies.map(|segment| segment.delivered).sum();
-        let Some(appended) = appended else {
+        let Some(appended) = appended.or_else(|| self.known.clone()) else {
             return Published {
                 id: self.id,
                 queued: 0,

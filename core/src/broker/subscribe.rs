@@ -9,15 +9,17 @@ use tokio::sync::oneshot;
 
 use super::attach::{self, is_current};
 use super::awareness::{self, Mail};
+use super::forget::{self, Gone};
 use super::listen::Listener;
 use super::member::Member;
 use super::ports::Action;
 use super::queue;
-use super::realm::{Consumer, Realm, SlotKey, State};
+use super::realm::{Realm, SlotKey, State};
 use super::registry;
+use super::remembered;
 use super::request::{SubscribeRequest, Subscribed};
 use super::{Answer, Broker, ready};
-use crate::model::{ConsumerId, Key, SubscriptionOptions};
+use crate::model::Key;
 use crate::store::{QueueKind, QueueRecord, QueueSettings, QueueSpec};
 use crate::{Error, ErrorKind, Result};
 
@@ -30,23 +32,20 @@ pub(super) fn subscribe(
     member: &Arc<Member>,
     request: SubscribeRequest,
 ) -> Answer<Subscribed> {
-    let (listener, request, mail) = match enlist(broker, member, request) {
+    let (listener, request, spec, mail) = match enlist(broker, member, request) {
         Ok(done) => done,
         Err(error) => return ready(Err(error)),
     };
     mail.send();
-    let identity = identity(&request);
     let mut subscribed = Subscribed {
         key: request.key.clone(),
         queued: 0,
-        session_only: request.options.durable && identity.is_none(),
+        session_only: request.options.durable && identity(&request).is_none(),
     };
-    let Some(identity) = identity.filter(|_| listener.is_remembered) else {
+    let Some(spec) = spec else {
         return ready(Ok(subscribed));
     };
-    let mut opening = broker
-        .store()
-        .open(spec(member, &request, &identity), broker.clock().now());
+    let mut opening = broker.store().open(spec, broker.clock().now());
     if let Some(record) = opening.take_ready() {
         let attached = opened(broker, &listener, &request, record);
         return ready(attached.map(|queued| {
@@ -95,10 +94,12 @@ fn identity_if(request: &SubscribeRequest, is_durable: bool) -> Option<(QueueKin
 }
 
 fn spec(
+    state: &State,
     member: &Member,
     request: &SubscribeRequest,
-    (kind, name): &(QueueKind, Arc<str>),
+    slot_key: &SlotKey,
 ) -> QueueSpec {
+    let (_, kind, name) = slot_key;
     let options = &request.options;
     QueueSpec {
         realm: member.realm().clone(),
@@ -111,7 +112,7 @@ fn spec(
             ack_timeout: Some(options.ack_timeout),
             retry: Some(options.retry),
             consumer: Some(request.consumer.clone()),
-            consumer_meta: request.id.clone(),
+            consumer_meta: remembered::meta(state, slot_key, request),
             group: options.group.clone(),
             owner: request.owner.clone(),
         },
@@ -124,7 +125,7 @@ fn enlist(
     broker: &Arc<Broker>,
     member: &Arc<Member>,
     mut request: SubscribeRequest,
-) -> Result<(Arc<Listener>, SubscribeRequest, Mail)> {
+) -> Result<(Arc<Listener>, SubscribeRequest, Option<QueueSpec>, Mail)> {
     let realm = member.realm_state();
     let mut state = realm.state.lock();
     if broker.is_closing() || member.has_left() {
@@ -145,10 +146,14 @@ fn enlist(
     state.keep(&Arc::new(request.clone()));
     let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, &request));
     let slot_key = slot_key.as_ref();
+    if let Some(slot_key) = slot_key {
+        forget::before_open(broker, realm, &mut state, slot_key);
+    }
     let listener = attach::listen(broker, member, &mut state, &request, slot_key, true);
     let mail = awareness::subscribed(broker, &state, name, &request.key);
+    let spec = slot_key.map(|slot_key| spec(&state, member, &request, slot_key));
     drop(state);
-    Ok((listener, request, mail))
+    Ok((listener, request, spec, mail))
 }
 
 /// Whether the queue of a request is durable already, whatever the request says: one that may be
@@ -219,7 +224,7 @@ fn check_queue(
 /// nobody is attached to (P4).
 fn make_room(
     broker: &Broker,
-    realm: &Realm,
+    realm: &Arc<Realm>,
     state: &mut State,
     slot_key: &SlotKey,
     request: &SubscribeRequest,
@@ -242,10 +247,14 @@ fn make_room(
             state.plain_order.push_back(oldest);
             continue;
         }
-        let queue = slot.id;
-        realm.forget(state, &oldest);
+        let gone = Gone {
+            queue: slot.id,
+            key: oldest,
+            purge: true,
+        };
+        realm.forget(state, &gone.key);
         realm.forgotten.add(1);
-        broker.in_background(broker.store().forget(queue, true), "forget a subscription");
+        drop(forget::forget(broker, realm, state, gone));
         return true;
     }
     realm.forgotten.add(1);
@@ -277,47 +286,12 @@ fn opened(
         state.drop_subscription(&request.consumer, &request.key);
         return Err(error);
     }
+    let slot_key = registry::slot_key(request);
+    let other = slot_key.filter(|slot_key| state.slots.contains_key(slot_key));
+    state.renamed.extend(other);
     if listener.slot.get().is_none() {
         // Nothing remembers it, so everything comes live (P27).
         attach::listen(broker, &listener.member, &mut state, request, None, true);
     }
     Ok(0)
-}
-
-/// A queue read at the start: its consumer is known again, though not seen yet (P4).
-pub(super) fn recall(state: &mut State, record: &QueueRecord) {
-    let settings = &record.spec.settings;
-    let Some(name) = &settings.consumer else {
-        return;
-    };
-    let consumer = state
-        .consumers
-        .entry(name.clone())
-        .or_insert_with(|| Box::new(Consumer::new()));
-    let is_own = record.spec.kind == QueueKind::Consumer;
-    if is_own {
-        consumer.ids.insert(record.spec.name.clone());
-    }
-    let defaults = SubscriptionOptions::default();
-    let request = SubscribeRequest {
-        key: Arc::new(record.spec.key.clone()),
-        consumer: name.clone(),
-        id: None,
-        consumer_id: ConsumerId::parse(&record.spec.name).ok().filter(|_| is_own),
-        options: SubscriptionOptions {
-            durable: settings.durable,
-            ack: settings.ack,
-            ack_timeout: settings.ack_timeout.unwrap_or(defaults.ack_timeout),
-            retry: settings.retry.unwrap_or_default(),
-            group: settings.group.clone(),
-            ..defaults
-        },
-        owner: settings.owner.clone(),
-        filter: None,
-    };
-    consumer.id = settings
-        .consumer_meta
-        .clone()
-        .unwrap_or_else(|| name.shared().clone());
-    state.keep(&Arc::new(request));
 }

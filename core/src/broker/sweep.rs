@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Broker;
+use super::forget::{self, Gone};
 use super::realm::{Realm, SlotKey};
+use super::remembered;
 use crate::model::{ConsumerName, ProducerName};
 use crate::store::QueueId;
 
@@ -57,6 +59,10 @@ pub(super) async fn round(broker: &Arc<Broker>) {
 
 /// The store's own upkeep; what it finds expired is counted like what a courier finds.
 async fn tidy(broker: &Arc<Broker>) {
+    for realm in broker.realms() {
+        forget::again(broker, &realm);
+        remembered::write(broker, &realm);
+    }
     for _ in 0..ROUNDS {
         match broker.store().maintain(BUDGET, broker.clock().now()).await {
             Ok(done) => {
@@ -140,12 +146,20 @@ async fn old_queues(broker: &Arc<Broker>, realm: &Arc<Realm>) {
             let mut state = realm.state.lock();
             let same = state.slots.get(&key).filter(|slot| slot.id == queue);
             let is_idle = same.is_some_and(|slot| !slot.is_attached());
-            is_idle && realm.forget(&mut state, &key).is_some()
+            let is_gone = is_idle && realm.forget(&mut state, &key).is_some();
+            let gone = Gone {
+                key: key.clone(),
+                queue,
+                purge: true,
+            };
+            if is_gone {
+                drop(forget::forget(broker, realm, &mut state, gone));
+            }
+            is_gone
         };
         if is_gone {
             realm.forgotten.add(1);
             tracing::info!(key = %key.0.wire_name(), name = &*key.2, "a remembered subscription has ended by age");
-            broker.in_background(broker.store().forget(queue, true), "forget a subscription");
         }
     }
 }

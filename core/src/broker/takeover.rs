@@ -194,7 +194,7 @@ pub(super) fn take(state: &mut State, member: &Arc<Member>, hello: &ConsumerHell
     let consumer = state
         .consumers
         .entry(hello.name.clone())
-        .or_insert_with(|| Box::new(Consumer::new()));
+        .or_insert_with(|| Box::new(Consumer::new(id.clone())));
     consumer.id = id;
     consumer.holder = Some(member.clone());
     consumer.instance = hello.instance.clone();
@@ -389,14 +389,15 @@ impl From<Leave> for queue::Leave {
 }
 
 impl Consumer {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(id: Arc<str>) -> Self {
         Self {
-            id: "".into(),
+            id,
             holder: None,
             instance: None,
             is_unseen: true,
             offline_since: Elapsed::ZERO,
             subscriptions: indexmap::IndexMap::new(),
+            next_age: 0,
             ids: std::collections::HashSet::new(),
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::attach;
 use super::awareness::{self, Mail};
+use super::forget::{self, Gone};
 use super::member::Member;
 use super::queue;
 use super::realm::{Realm, SlotKey, State};
@@ -11,7 +12,7 @@ use super::registry;
 use super::request::{SubscribeRequest, Unsubscribe, UnsubscribeRequest, Unsubscribed};
 use super::{Answer, Broker, ready};
 use crate::model::{ConsumerId, ConsumerName, Key, fold};
-use crate::store::{QueueId, QueueKind};
+use crate::store::QueueKind;
 use crate::{Error, ErrorKind, Result};
 
 /// See [`Broker::unsubscribe`].
@@ -25,7 +26,7 @@ pub(super) fn unsubscribe(
     let mut queues = Vec::new();
     let mut done = Unsubscribed::default();
     let mut is_own = false;
-    {
+    let forgets: Vec<_> = {
         let mut state = realm.state.lock();
         let names = match names(&state, member, request) {
             Ok(names) => names,
@@ -45,7 +46,8 @@ pub(super) fn unsubscribe(
                         queues.extend(queue);
                     }
                     Some(Found::Queue(slot_key)) if !request.detach => {
-                        queues.extend(release(realm, &mut state, &slot_key));
+                        state.leave_queue(&name, &slot_key);
+                        queues.extend(release(realm, &mut state, &slot_key, request.purge));
                     }
                     _ => continue,
                 }
@@ -56,13 +58,12 @@ pub(super) fn unsubscribe(
             let text = "nobody on this session has this subscription, somebody else has";
             return ready(Err(Error::new(ErrorKind::Forbidden, text)));
         }
-    }
+        let gone = queues.into_iter();
+        let forget = |gone| forget::forget(broker, realm, &mut state, gone);
+        gone.map(forget).collect()
+    };
     mails.into_iter().for_each(Mail::send);
     let purge = request.purge;
-    let forgets: Vec<_> = queues
-        .into_iter()
-        .map(|queue| broker.store().forget(queue, purge))
-        .collect();
     if forgets.is_empty() {
         return ready(Ok(done));
     }
@@ -109,6 +110,7 @@ fn find(
 ) -> Option<Found> {
     let subscriptions = state.consumers.get(name).map(|held| &held.subscriptions);
     let subscribed = subscriptions.and_then(|held| held.get(key));
+    let subscribed = subscribed.map(|kept| &*kept.request);
     let is_meant = |request: &SubscribeRequest| {
         let own = request.consumer_id.as_ref().map(ConsumerId::shared);
         id.is_none_or(|id| own.unwrap_or(name.shared()) == id.shared())
@@ -190,7 +192,7 @@ fn end(
     name: &ConsumerName,
     key: &Arc<Key>,
     what: &UnsubscribeRequest,
-) -> (Mail, Option<QueueId>) {
+) -> (Mail, Option<Gone>) {
     let realm = member.realm_state();
     let mail = awareness::unsubscribed(broker, state, name, key);
     let request = state.drop_subscription(name, key);
@@ -203,15 +205,28 @@ fn end(
     }
     let slot_key = request.and_then(|request| registry::slot_key(&request));
     let slot_key = slot_key.or_else(|| own_slot(state, name, key, what.consumer_id.as_ref()));
-    let queue = slot_key.and_then(|slot_key| release(realm, state, &slot_key));
+    if let Some(slot_key) = &slot_key {
+        state.leave_queue(name, slot_key);
+    }
+    let queue = slot_key.and_then(|slot_key| release(realm, state, &slot_key, what.purge));
     (mail, queue)
 }
 
 /// Takes a queue that nobody uses any more out of the tables.
-pub(super) fn release(realm: &Realm, state: &mut State, slot_key: &SlotKey) -> Option<QueueId> {
+pub(super) fn release(
+    realm: &Realm,
+    state: &mut State,
+    slot_key: &SlotKey,
+    purge: bool,
+) -> Option<Gone> {
     let slot = state.slots.get(slot_key)?;
     if slot.is_attached() || state.is_used(slot_key) {
         return None;
     }
-    realm.forget(state, slot_key).map(|slot| slot.id)
+    let slot = realm.forget(state, slot_key)?;
+    Some(Gone {
+        key: slot_key.clone(),
+        queue: slot.id,
+        purge,
+    })
 }

@@ -51,11 +51,7 @@ impl Session {
                     self.replies.close();
                 }
             }
-            Inbound::Authentication(_) => {
-                let realm = self.member.realm();
-                self.replies
-                    .push(|out| outbound::auth_ok(out, reply, realm.as_str(), "both"));
-            }
+            Inbound::Authentication(_) => self.let_in(reply),
             Inbound::Hello | Inbound::Debug => {}
             Inbound::Other { name, .. } => self.unknown(&name, reply),
         }
@@ -71,8 +67,16 @@ impl Session {
         }
     }
 
+    /// With authentication off everybody is in with every right, whatever was shown.
+    fn let_in(&self, reply: Option<u64>) {
+        let realm = self.member.realm();
+        self.replies
+            .push(|out| outbound::auth_ok(out, reply, realm.as_str(), "both"));
+    }
+
     pub(super) fn refuse(&self, refused: &Refused, reply: Option<u64>) {
         match refused.answer {
+            Answer::AuthFail => self.let_in(reply),
             Answer::Close => {
                 tracing::debug!(socket = self.link.socket_id(), "{}", refused.error);
                 self.replies.close();

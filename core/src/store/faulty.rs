@@ -166,6 +166,10 @@ impl Store for FaultyStore {
         self.inner.health()
     }
 
+    fn known(&self, item: &Append) -> Option<Appended> {
+        self.inner.known(item)
+    }
+
     fn queues(&self) -> Pending<Vec<QueueRecord>> {
         self.call(|store| store.queues())
     }

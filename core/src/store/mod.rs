@@ -123,6 +123,12 @@ pub trait Store: Send + Sync + 'static {
     /// at `max_queued_per_realm`, or holds `max_queued` delayed messages.
     fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>>;
 
+    /// What [`append`](Store::append) would say of an item whose mark or uid is known; `None`: it is
+    /// not, or only a call would tell. Looks in memory, at once, and changes nothing (P16).
+    fn known(&self, _item: &Append) -> Option<Appended> {
+        None
+    }
+
     /// Entries after `after` for this queue, oldest first, at most `limit`, without settled ones,
     /// exceptions, ones not for it, and expired ones. What it finds expired it settles and counts,
     /// once. A single entry larger than the limit comes alone.

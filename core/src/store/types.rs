@@ -78,7 +78,7 @@ pub struct QueueSettings {
     pub retry: Option<RetryPolicy>,
     /// The name that attached last (awareness).
     pub consumer: Option<ConsumerName>,
-    /// What that consumer says of itself. JSON text.
+    /// What the broker keeps of that consumer and of the others who subscribe by it. JSON text.
     pub consumer_meta: Option<Arc<str>>,
     /// The group, for queues of groups.
     pub group: Option<GroupName>,

@@ -286,6 +286,7 @@ impl Bench {
             n,
             message,
             behind: self.maps.log.len() as Seq,
+            is_untracked: false,
         });
         Slot::live(n)
     }

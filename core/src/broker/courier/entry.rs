@@ -107,6 +107,8 @@ pub(super) struct Entry {
     pub(super) home: u32,
     /// Of a live copy: stored entries up to it go first.
     pub(super) after: Seq,
+    /// A live copy that nobody acknowledges: it is over when it is written.
+    pub(super) is_untracked: bool,
     pub(super) row: Row,
     pub(super) trouble: Option<Box<Trouble>>,
 }
@@ -120,6 +122,7 @@ impl Entry {
             attempts,
             home: 0,
             after: 0,
+            is_untracked: false,
             row: Row::None,
             trouble: None,
         }
@@ -140,6 +143,7 @@ impl Entry {
             attempts: entry.attempts,
             home: 0,
             after: 0,
+            is_untracked: false,
             row: Row::Sent,
             trouble: (trouble != Trouble::default()).then(|| Box::new(trouble)),
         }

@@ -72,8 +72,11 @@ impl State {
         };
         let mode = self.seats.get(at).map(|post| post.seat.mode);
         for slot in batch {
+            let held = self.held.get(&slot);
+            let is_over = held.is_some_and(|held| held.entry.is_untracked);
             match mode {
                 Some(Mode::Flush) => self.settle_received(at, slot),
+                _ if is_over => self.settle_received(at, slot),
                 _ => {
                     let place = self.held.get(&slot).map(|held| held.place);
                     if matches!(place, Some(Place::Out(out)) if out.seat == at && !out.acked)

@@ -28,6 +28,7 @@ impl State {
         n: u64,
         message: Arc<Message>,
         behind: Seq,
+        is_untracked: bool,
     ) {
         self.last_live = self.last_live.max(n);
         let Some(at) = self.seats.find(session) else {
@@ -46,6 +47,7 @@ impl State {
         }
         let mut entry = Entry::new(Slot::live(n), message, 0);
         entry.home = at + 1;
+        entry.is_untracked = is_untracked;
         entry.after = behind.max(post.floor);
         post.live_bytes += size;
         // Those of one producer are in order already.

@@ -74,6 +74,8 @@ pub(super) enum Input {
         n: u64,
         message: Arc<Message>,
         behind: Seq,
+        /// Nobody is to acknowledge it.
+        is_untracked: bool,
     },
     /// Live copies for a session that were dropped, and counted, before they came here.
     Lost(SessionId, u64),

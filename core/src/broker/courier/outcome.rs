@@ -98,6 +98,11 @@ impl State {
             Some(_) if !self.is_backed() => Outcome::Unknown,
             Some(_) if self.loading.asked() >= MOST_WAITING => Outcome::Failed(too_many()),
             Some(seq) => match verdict.what {
+                What::Ack if self.is_ending(seq) => {
+                    let deadline = self.now.elapsed + self.start.store_timeout;
+                    let outcome = Outcome::Ok { duplicate: true };
+                    return self.ledger.answer_later(deadline, verdict.answer, outcome);
+                }
                 What::Ack => return self.look_up(seq, verdict.answer),
                 _ if self.was_out(seq) => return self.look_at(seq, verdict),
                 _ => Outcome::Unknown,
@@ -299,12 +304,19 @@ impl State {
         }
     }
 
+    /// Whether the write that ends an entry is still to come: until then the store would settle it
+    /// otherwise.
+    fn is_ending(&self, seq: Seq) -> bool {
+        let write = self.over.get(&seq);
+        write.is_some_and(|write| *write >= self.ledger.writes_done())
+    }
+
     pub(super) fn bury(&mut self, slot: Slot, reason: Arc<str>) {
         if let Some(held) = self.remove(slot) {
             match slot.seq() {
                 Some(seq) => {
                     self.tally.buried += 1;
-                    self.over(seq, held.entry.row);
+                    self.over.insert(seq, self.ledger.writes());
                     self.ledger.bury(held.entry.burial(seq, reason));
                 }
                 None => self.tally.dropped += 1,

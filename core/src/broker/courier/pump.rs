@@ -229,7 +229,7 @@ impl State {
         held.entry.attempts = held.entry.attempts.saturating_add(1);
         let attempts = held.entry.attempts;
         let (style, deadline) = match post.seat.mode {
-            Mode::Ack { timeout } => {
+            Mode::Ack { timeout } if !held.entry.is_untracked => {
                 let deadline = post.time(now).saturating_add(timeout);
                 self.timers.push(Reverse((post.real(deadline), slot)));
                 (Style::Tracked(attempts), deadline)

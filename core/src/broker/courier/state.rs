@@ -82,8 +82,8 @@ pub(crate) struct State {
     pub(super) losing: BTreeSet<u32>,
     /// Settled while they were being read or stood in the fresh line.
     pub(super) skip: HashSet<Seq>,
-    /// Ended entries that have a row in the store, and the write that takes it away: no read that
-    /// began before that one is done brings them back.
+    /// Ended entries that have a row in the store, and dead ones, with the write that says so: no
+    /// read that began before that one is done brings them back.
     pub(super) over: HashMap<Seq, u64>,
     /// The queue is gone from the store.
     pub(super) is_gone: bool,
@@ -178,7 +178,8 @@ impl State {
                 n,
                 message,
                 behind,
-            } => self.take_live(session, n, message, behind),
+                is_untracked,
+            } => self.take_live(session, n, message, behind, is_untracked),
             Input::Lost(session, count) => self.lose(session, count),
             Input::Verdict(verdict) => self.judge(verdict, effects),
             Input::Confirmed(session, position) => self.confirmed(session, position, effects),

@@ -1,4 +1,5 @@
-//! Broadcasts: everybody who is connected has one at once, once, whatever the store does (wire §8.3).
+//! Broadcasts: everybody who is connected has one, once, whatever the store does; at once where nothing
+//! stored is before it (wire §8.3).
 
 use super::acts::Item;
 use super::book::*;
@@ -56,8 +57,7 @@ impl Life {
                 Cast::Group(of) => is_group && *key == of,
             };
             // Where it goes by no queue and behind nothing stored, it is there at once.
-            let is_plain = !sub.wish.ack && sub.qid.is_none() && self.is_well();
-            let is_direct = is_group || sub.is_durable || is_plain;
+            let is_direct = sub.qid.is_none() && self.is_well();
             if is_meant && is_direct && sub.enrolled == Tri::Yes {
                 to.push((*session, Some(*key)));
             }

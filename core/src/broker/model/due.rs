@@ -23,12 +23,17 @@ impl Life {
         let (n, sent) = (marked.n, &self.book.sent[marked.n]);
         let is_known = !sent.is_nowhere && (sent.is_delayed || !sent.certain.is_empty());
         let is_over = self.clock.elapsed() >= marked.at + NAME_LIFE;
-        let is_asked = |(qid, queue): (&Qid, &Queue)| {
-            matches(qid.0, sent) && queue.takes(sent.guaranteed) == Tri::Yes
-        };
-        // Where nothing would store it nobody looks whether it was stored.
-        let is_asked = sent.is_delayed || self.book.queues.iter().any(is_asked);
-        if !is_known || is_over || !is_asked || self.sessions[session].line.is_paused() {
+        let mut asks = Tri::No;
+        for (qid, queue) in &self.book.queues {
+            if matches(qid.0, sent) {
+                asks = asks.max(queue.takes(sent.guaranteed));
+            }
+        }
+        // Where nothing stores it the store need not be asked, in whatever state it is.
+        let is_asked = sent.is_delayed || asks == Tri::Yes;
+        let may_be_asked = is_asked || (asks == Tri::Maybe && self.is_refusing);
+        let is_unclear = may_be_asked && !is_asked;
+        if !is_known || is_over || is_unclear || self.sessions[session].line.is_paused() {
             return;
         }
         let at = REPEATS + self.repeats.len();
@@ -40,7 +45,7 @@ impl Life {
         let repeated = Repeated {
             n,
             since: Some(self.clock.elapsed()),
-            is_refused: self.is_refusing,
+            is_refused: self.is_refusing && is_asked,
             is_held,
         };
         self.repeats.insert(at, repeated);
@@ -108,6 +113,8 @@ impl Life {
     /// Who may have what nobody expects settles it, so that it is in nobody's way.
     pub(super) fn take_loose(&mut self, got: &Got) {
         if self.book.sent[got.n].is_cast {
+            let is_tracked = matches!(got.style, Style::Tracked(_));
+            assert!(!is_tracked, "a broadcast wants an ACK: {got:?}");
             self.book.cast(got.session, Some(got.key), got.n);
         }
         let qid = self.book.sub(got.session, got.key);

@@ -19,6 +19,8 @@ use crate::store::{Bounds, SharedStore};
 pub(super) const STAGING: usize = 6;
 pub(super) const EVENTS: [&str; 2] = ["x", "y"];
 pub(super) const NAMES: [&str; 4] = ["c0", "c1", "c2", "ANONYMOUS-3"];
+/// Of [`NAMES`]: one that nothing is remembered by alone.
+pub(super) const ANONYMOUS: usize = 3;
 pub(super) const PRODUCERS: [&str; 2] = ["p0", "p1"];
 pub(super) const SHARED: &str = "shared";
 

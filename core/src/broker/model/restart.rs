@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::book::*;
-use super::life::{Life, NAMES, SHARED, open};
+use super::life::{ANONYMOUS, Life, NAMES, SHARED, open};
 use super::link::{Journal, keys};
 use crate::store::faulty::FaultyStore;
 use crate::store::{QueueKind, QueueRecord};
@@ -60,29 +60,45 @@ impl Life {
     fn recall(&mut self, records: &[QueueRecord], is_shaky: bool) {
         let keys = keys();
         let mut known = BTreeMap::new();
-        self.registry.clear();
-        for record in records {
+        let before = std::mem::take(&mut self.registry);
+        let mut by_attach: Vec<&QueueRecord> = records.iter().collect();
+        by_attach.sort_by_key(|record| record.seen);
+        for record in by_attach {
             let key = keys.iter().position(|key| **key == record.spec.key);
             let key = key.unwrap();
             let qid = (key, record.spec.name.to_string());
             let settings = &record.spec.settings;
-            known.insert(qid, settings.durable);
-            let consumer = settings.consumer.as_ref().unwrap();
-            let name = NAMES.iter().position(|name| *name == consumer.as_str());
+            known.insert(qid.clone(), settings.durable);
             let who = match (record.spec.kind, &*record.spec.name) {
                 (QueueKind::Group, _) => Who::Group,
                 (_, SHARED) => Who::Shared,
                 _ => Who::Own,
             };
-            let wish = Wish {
-                name: name.unwrap(),
-                key,
-                who,
-                durable: settings.durable,
-                ack: settings.ack,
-                prefetch: 1_024,
-            };
-            self.registry.insert((wish.name, key), wish);
+            let (names, has_more) = remembered::users(settings);
+            assert!(!has_more, "there are four names");
+            let names = names.iter().map(|name| {
+                let at = NAMES.iter().position(|other| *other == name.as_str());
+                at.unwrap()
+            });
+            let names: Vec<usize> = names.collect();
+            for ((name, _), wish) in &before {
+                let is_user = self.qid(0, wish).as_ref() == Some(&qid) && *name != ANONYMOUS;
+                assert!(
+                    !is_user || is_shaky || names.contains(name),
+                    "{name} was a user of {qid:?}, which are {names:?} (P4)"
+                );
+            }
+            for name in names {
+                let wish = Wish {
+                    name,
+                    key,
+                    who,
+                    durable: settings.durable,
+                    ack: settings.ack,
+                    prefetch: 1_024,
+                };
+                self.registry.insert((name, key), wish);
+            }
         }
         self.book.queues.retain(|qid, _| !qid.1.starts_with('~'));
         for (qid, queue) in &mut self.book.queues {

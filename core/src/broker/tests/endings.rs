@@ -1,9 +1,13 @@
 //! How shared and ended subscriptions end, and what is said of their deliveries then (P5, P9).
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use super::harness::*;
 use crate::ErrorKind;
 use crate::broker::*;
 use crate::model::*;
+use crate::store::Store;
 
 fn unsubscribe(what: &str, purge: bool) -> UnsubscribeRequest {
     UnsubscribeRequest {
@@ -178,6 +182,147 @@ async fn a_producer_hears_of_a_consumer_until_its_last_key_ends() {
     let list = |keys: &str| vec![format!("SUBSCRIBE-TO-id-p c [{keys}] Some(true)")];
     assert_eq!(
         heard,
-        [list("tyo-mq-all-a,p-b"), list("tyo-mq-all-a"), vec![]]
+        [list("p-b,tyo-mq-all-a"), list("tyo-mq-all-a"), vec![]]
     );
+}
+
+#[tokio::test]
+async fn a_producer_hears_of_a_consumers_keys_the_newest_last_whichever_have_ended() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    for what in ["p:a", "p:b", "p:c", "p:d"] {
+        consumer.subscribe(wish("c", what)).await.unwrap();
+    }
+    let end = unsubscribe("p:a", false);
+    world
+        .broker
+        .unsubscribe(&consumer.member, end)
+        .await
+        .unwrap();
+    consumer.subscribe(wish("c", "p:b")).await.unwrap();
+    let heard = world.producer("p").lines();
+    assert_eq!(heard, ["SUBSCRIBE-TO-id-p c [p-c,p-d,p-b] Some(true)"]);
+}
+
+/// Ends a durable subscription while the store refuses to forget it.
+async fn refused_end(world: &World, consumer: &Client, purge: bool) {
+    world.store.is_broken.store(true, Ordering::SeqCst);
+    let end = unsubscribe("x", purge);
+    let ended = world.broker.unsubscribe(&consumer.member, end).await;
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::StoreUnavailable);
+    world.store.is_broken.store(false, Ordering::SeqCst);
+}
+
+async fn remembered(world: &World) -> usize {
+    world.store.queues().await.unwrap().len()
+}
+
+#[tokio::test]
+async fn what_the_store_refuses_to_forget_it_forgets_as_soon_as_it_can() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    consumer.subscribe(wish("c", "x").durable()).await.unwrap();
+    refused_end(&world, &consumer, true).await;
+    assert_eq!(remembered(&world).await, 1);
+    world.pass(Duration::from_secs(3)).await;
+    assert_eq!(remembered(&world).await, 0);
+}
+
+#[tokio::test]
+async fn who_subscribes_again_after_a_refused_end_keeps_the_new_subscription() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    consumer.subscribe(wish("c", "x").durable()).await.unwrap();
+    consumer.leave(Leave::Closed);
+    let producer = world.producer("p");
+    producer.publish(message("p", "x", "1")).await.unwrap();
+    let consumer = world.consumer("c").await;
+    refused_end(&world, &consumer, true).await;
+    let again = consumer.subscribe(wish("c", "x").durable()).await;
+    assert_eq!(
+        again.unwrap().queued,
+        0,
+        "what was there went with the old one"
+    );
+    world.pass(Duration::from_secs(3)).await;
+    let published = producer.publish(message("p", "x", "2")).await.unwrap();
+    assert_eq!((published.queued, remembered(&world).await), (1, 1));
+}
+
+/// Another broker over what the first one has stored.
+async fn restarted(world: World) -> World {
+    let store = world.store.again();
+    drop(world);
+    over(|_| {}, store).await
+}
+
+async fn end(world: &World, client: &Client, request: UnsubscribeRequest) -> Unsubscribed {
+    let ended = world.broker.unsubscribe(&client.member, request).await;
+    ended.unwrap()
+}
+
+#[tokio::test]
+async fn a_shared_queue_ends_with_the_last_name_that_subscribed_also_after_a_restart_or_long_away()
+{
+    for is_group in [false, true] {
+        for restarts in [false, true] {
+            let mut world = world().await;
+            for name in ["one", "two"] {
+                let client = world.consumer(name).await;
+                let request = shared(name, is_group).durable();
+                client.subscribe(request).await.unwrap();
+                client.leave(Leave::Closed);
+            }
+            match restarts {
+                true => world = restarted(world).await,
+                false => world.pass(Duration::from_secs(3_600)).await,
+            }
+            let mut request = unsubscribe("x", true);
+            request.consumer_id = shared("one", false).consumer_id.filter(|_| !is_group);
+            let one = world.consumer("one").await;
+            one.subscribe(shared("one", is_group)).await.unwrap();
+            end(&world, &one, request.clone()).await;
+            let published = world.producer("p").publish(message("p", "x", "1")).await;
+            assert_eq!(
+                published.unwrap().queued,
+                1,
+                "the other one has not unsubscribed"
+            );
+            // The store hears within a second that one name is gone.
+            world.pass(Duration::from_secs(3)).await;
+            if restarts {
+                world = restarted(world).await;
+            }
+            let two = world.consumer("two").await;
+            two.subscribe(shared("two", is_group)).await.unwrap();
+            end(&world, &two, request).await;
+            assert_eq!(remembered(&world).await, 0, "{is_group} {restarts}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_a_name_comes_back_to_the_queue_it_subscribed_by_last() {
+    let world = world().await;
+    let with = |id: Option<&str>| {
+        let mut request = wish("c", "x").durable();
+        request.consumer_id = id.map(|id| ConsumerId::parse(id).unwrap());
+        request
+    };
+    // The one that is opened last is not the one that is used last.
+    for id in [Some("other"), None, Some("other")] {
+        let consumer = world.consumer("c").await;
+        consumer.subscribe(with(id)).await.unwrap();
+        world.pass(Duration::from_millis(100)).await;
+        consumer.leave(Leave::Closed);
+    }
+    let world = restarted(world).await;
+    let producer = world.producer("p");
+    producer.publish(message("p", "x", "1")).await.unwrap();
+    let consumer = world.consumer("c").await;
+    let ended = end(&world, &consumer, unsubscribe("x", false)).await;
+    assert_eq!((ended.removed, ended.left), (1, 1));
+    let queues = world.store.queues().await.unwrap();
+    let names: Vec<&str> = queues.iter().map(|queue| &*queue.spec.name).collect();
+    assert_eq!(names, ["c"], "the other queue waits for its own end");
 }

@@ -10,7 +10,7 @@ use crate::model::{MessageId, RealmId};
 use crate::store::*;
 use crate::{Error, ErrorKind, Result};
 
-/// A store whose appends and openings wait while it is shut; appends fail while it is broken.
+/// A store whose appends and openings wait while it is shut; appends and forgetting fail while it is broken.
 pub(super) struct Gate {
     inner: Arc<MemoryStore>,
     open: watch::Sender<bool>,
@@ -73,11 +73,21 @@ impl Store for Gate {
         self.later(self.inner.open(spec, now))
     }
 
+    fn known(&self, item: &Append) -> Option<Appended> {
+        self.inner.known(item)
+    }
+
+    fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64> {
+        if self.is_broken.load(Ordering::SeqCst) {
+            return Pending::ready(Err(Error::new(ErrorKind::StoreUnavailable, "broken")));
+        }
+        self.inner.forget(queue, purge)
+    }
+
     delegate! {
         fn durability(&self) -> Durability;
         fn queues(&self) -> Pending<Vec<QueueRecord>>;
         fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()>;
-        fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64>;
         fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page>;
         fn due(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Due>;
         fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()>;

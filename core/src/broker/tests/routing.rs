@@ -298,6 +298,80 @@ async fn a_group_broadcast_reaches_each_member_once_and_no_outsider() {
     assert!(out.lines().is_empty());
 }
 
+fn to_all<'a>(body: &'a str) -> PublishRequest<'a> {
+    PublishRequest {
+        broadcast: Some(Broadcast::Realm),
+        ..message("p", "x", body)
+    }
+}
+
+fn to_group<'a>(body: &'a str) -> PublishRequest<'a> {
+    PublishRequest {
+        broadcast: Some(Broadcast::Group("g")),
+        ..message("p", "x", body)
+    }
+}
+
+#[tokio::test]
+async fn nobody_acknowledges_a_broadcast() {
+    let world = world().await;
+    let producer = world.producer("p");
+    let wishes = [
+        wish("one", "p:x").ack(),
+        wish("two", "p:x").ack().durable(),
+        wish("three", "p:x").ack().group("g"),
+    ];
+    for (at, request) in wishes.into_iter().enumerate() {
+        let consumer = world.consumer(request.consumer.as_str()).await;
+        consumer.subscribe(request).await.unwrap();
+        producer.publish(to_all("1")).await.unwrap();
+        producer.publish(to_group("2")).await.unwrap();
+        breathe().await;
+        let mut lines = consumer.lines();
+        lines.retain(|line| line.starts_with("CONSUME-p-x"));
+        let delivery = |body| format!("CONSUME-p-x x {body} from p");
+        let expected = [delivery("1"), delivery("2")];
+        assert_eq!(lines, expected[..if at == 2 { 2 } else { 1 }]);
+    }
+}
+
+#[tokio::test]
+async fn a_broadcast_goes_behind_what_its_producer_has_stored_for_the_subscription() {
+    let group = wish("c", "p:x").durable().group("g");
+    let acked = wish("c", "p:x").durable().ack();
+    for request in [
+        wish("c", "p:x").durable(),
+        acked,
+        wish("c", "p:x").ack(),
+        group,
+    ] {
+        let world = world().await;
+        let consumer = world.consumer("c").await;
+        let casts = match request.options.group {
+            Some(_) => to_group,
+            None => to_all,
+        };
+        consumer.subscribe(request).await.unwrap();
+        let producer = world.producer("p");
+        world.store.shut();
+        let mut told = vec![producer.gather(guaranteed("p", "x", "1"))];
+        producer.flush();
+        told.push(producer.gather(casts("2")));
+        told.push(producer.gather(guaranteed("p", "x", "3")));
+        told.push(producer.gather(casts("4")));
+        producer.flush();
+        world.store.reopen();
+        for told in told {
+            told.await.unwrap().unwrap();
+        }
+        breathe().await;
+        let mut lines = consumer.lines();
+        lines.retain(|line| line.starts_with("CONSUME-p-x"));
+        let bodies = lines.iter().filter_map(|line| line.split(' ').nth(2));
+        assert_eq!(bodies.collect::<Vec<_>>(), ["1", "2", "3", "4"]);
+    }
+}
+
 struct Only(&'static str);
 
 impl Filter for Only {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::harness::*;
 use crate::ErrorKind;
+use crate::broker::*;
 
 #[tokio::test]
 async fn the_answer_comes_after_the_commit() {
@@ -207,4 +208,63 @@ async fn a_broken_store_refuses_what_must_be_stored_and_nothing_else() {
             .queued,
         1
     );
+}
+
+#[tokio::test]
+async fn a_repeat_is_known_also_where_nothing_stores_it_any_more() {
+    let world = world().await;
+    let durable = world.consumer("d").await;
+    durable.subscribe(wish("d", "x").durable()).await.unwrap();
+    let live = world.join();
+    live.subscribe(wish("ANONYMOUS-1", "x")).await.unwrap();
+    let producer = world.producer("p");
+    let requests = || {
+        let plain = message("p", "x", "1");
+        let kept = guaranteed("p", "x", "2");
+        [
+            PublishRequest {
+                instance_seq: Some(("i", 1)),
+                ..plain
+            },
+            PublishRequest {
+                instance_seq: Some(("i", 2)),
+                ..kept
+            },
+            PublishRequest {
+                uid: Some("u"),
+                ..message("p", "x", "3")
+            },
+        ]
+    };
+    let mut ids = Vec::new();
+    for request in requests() {
+        ids.push(producer.publish(request).await.unwrap().id);
+    }
+    let end = UnsubscribeRequest {
+        what: Unsubscribe::Key(key("x")),
+        consumer: None,
+        consumer_id: None,
+        purge: true,
+        detach: false,
+    };
+    world
+        .broker
+        .unsubscribe(&durable.member, end)
+        .await
+        .unwrap();
+    assert_eq!(live.bodies(), ["1", "2", "3"]);
+    let appends = world.store.appends.load(Ordering::SeqCst);
+    for (request, id) in requests().into_iter().zip(ids) {
+        let again = producer.publish(request).await.unwrap();
+        assert_eq!((again.duplicate, again.id, again.delivered), (true, id, 0));
+    }
+    let new = PublishRequest {
+        instance_seq: Some(("i", 3)),
+        ..message("p", "x", "4")
+    };
+    let new = producer.publish(new).await.unwrap();
+    assert_eq!((new.duplicate, new.delivered), (false, 1));
+    assert_eq!(live.bodies(), ["1", "2", "3", "4"]);
+    let asked = world.store.appends.load(Ordering::SeqCst) - appends;
+    assert_eq!(asked, 0, "what nothing stores costs no write");
 }

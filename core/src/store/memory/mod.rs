@@ -90,6 +90,12 @@ impl Store for MemoryStore {
         self.call(|state| Ok(batch.iter().map(|item| state.append(item)).collect()))
     }
 
+    fn known(&self, item: &Append) -> Option<Appended> {
+        let mut state = self.state.lock();
+        let id = state.known(item)?;
+        Some(state.duplicate(id))
+    }
+
     fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page> {
         self.call(|state| state.page(queue, after, limit, now))
     }

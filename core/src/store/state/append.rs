@@ -77,17 +77,23 @@ fn skipped<'a>(
 }
 
 impl<K: Keep> State<K> {
+    /// The message that was stored under its mark or uid; its own id where that is forgotten.
+    pub(crate) fn known(&self, item: &Append) -> Option<MessageId> {
+        if item.mark.is_none() && item.uid.is_none() {
+            return None;
+        }
+        let (mark, uid) = (item.mark.as_ref(), item.uid.as_ref());
+        let marks = &self.realms.get(&item.realm)?.marks;
+        let known = marks.find(mark, uid, item.message.produced, &self.bounds)?;
+        Some(known.id.unwrap_or(item.message.id))
+    }
+
     /// Stores one message; see [`Store::append`](super::super::Store::append).
     pub(crate) fn append(&mut self, item: &Append) -> Result<Appended> {
         let id = item.message.id;
         let now = item.message.produced;
-        if item.mark.is_some() || item.uid.is_some() {
-            let realm = self.realms.get(&item.realm);
-            let (mark, uid) = (item.mark.as_ref(), item.uid.as_ref());
-            let known = realm.and_then(|realm| realm.marks.find(mark, uid, now, &self.bounds));
-            if let Some(known) = known {
-                return Ok(self.duplicate(known.id.unwrap_or(id)));
-            }
+        if let Some(known) = self.known(item) {
+            return Ok(self.duplicate(known));
         }
         if let Some(released) = item.release
             && !self.keep.holds(released)
@@ -150,7 +156,7 @@ impl<K: Keep> State<K> {
         }
     }
 
-    fn duplicate(&mut self, id: MessageId) -> Appended {
+    pub(crate) fn duplicate(&mut self, id: MessageId) -> Appended {
         self.counters.duplicates += 1;
         Appended {
             id,

@@ -397,7 +397,8 @@ async fn live_copies_without_a_store_are_tracked_and_go_with_their_session() {
     let rig = Rig { queue, ..rig };
     let line = rig.attach(1, Mode::Ack { timeout: TIMEOUT }, 10);
     for _ in 0..3 {
-        rig.queue.live(SessionId(1), &message(None, None, 10), 0);
+        rig.queue
+            .live(SessionId(1), &message(None, None, 10), 0, false);
     }
     let got = line.until(3).await;
     assert!(got[0].0.starts_with('~'));

@@ -209,6 +209,20 @@ fn a_store_that_does_not_answer_keeps_acks_and_the_late_answer_settles_them() {
 }
 
 #[test]
+fn an_ack_does_not_undo_a_burial_that_the_store_has_not_written_yet() {
+    let mut bench = Bench::new();
+    bench.backlog(2);
+    bench.ack_session(1, 10);
+    bench.health = Health::Silent;
+    bench.ack(1, 0);
+    bench.nack(1, 0, false);
+    bench.verdict(Slot::stored(2), None, What::Ack, "late");
+    bench.heal();
+    assert_eq!(bench.outcomes(), [OK, OK, DUPLICATE]);
+    assert!(bench.maps.dead.contains_key(&2));
+}
+
+#[test]
 fn a_dead_letter_made_after_a_restart_counts_the_attempt_before_it() {
     let mut bench = Bench::new();
     bench.publish(message(Some("A"), None, 10), false);

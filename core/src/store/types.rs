@@ -405,7 +405,8 @@ pub enum Overflow {
     /// It refuses for itself.
     #[default]
     Reject,
-    /// It takes it and drops its oldest entry that is not an exception, counted.
+    /// It takes it and drops its oldest entry that is not an exception, counted. The newest entry
+    /// stays even if exceptions alone fill the queue.
     DropOldest,
 }
 

@@ -55,7 +55,9 @@ impl Life {
             // What was not settled in its turn keeps its place before what waits for its first.
             let was_sent = |entry: &&Entry| entry.attempts > 0 || entry.was_recalled;
             let sent = queue.entries.values().filter(was_sent).count();
-            let kept = max.saturating_sub(loose + sent);
+            // The newest stays unless one that nobody knows of came after it.
+            let newest = usize::from(loose == 0);
+            let kept = max.saturating_sub(loose + sent).max(newest);
             let gone = queue.line.len().saturating_sub(kept);
             let gone: Vec<usize> = queue.line[..gone].to_vec();
             for n in gone {

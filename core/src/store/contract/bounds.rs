@@ -109,6 +109,21 @@ pub async fn a_queue_that_drops_its_oldest_keeps_the_newest(make: Make<'_>) {
     assert_eq!(rig.store.counters().dropped_oldest, 4);
 }
 
+pub async fn a_queue_full_of_exceptions_that_drops_its_oldest_keeps_the_newest(make: Make<'_>) {
+    let rig = Rig::with(make, bounds(2, Overflow::DropOldest)).await;
+    let queue = rig.filled("a", 2).await;
+    let both = vec![exception(1, at(60)), exception(2, at(60))];
+    rig.change(queue.queue, except(both)).await;
+    rig.change(queue.queue, low(2)).await;
+    for (seq, dropped) in [(3, 0), (4, 1), (5, 2)] {
+        let placed = rig.put(rig.message(), queue.log).await.placed[0];
+        assert_eq!((placed.seq, placed.queued, placed.refused), (seq, 1, 0));
+        assert_eq!(rig.store.counters().dropped_oldest, dropped);
+        assert_eq!(rig.waiting(queue.queue).await, [seq]);
+    }
+    assert_eq!(rig.depth(queue.queue).await, 3);
+}
+
 pub async fn dropping_the_oldest_of_one_queue_leaves_the_others(make: Make<'_>) {
     let rig = Rig::with(make, bounds(2, Overflow::DropOldest)).await;
     let slow = rig.open(spec("slow")).await;

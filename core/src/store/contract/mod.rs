@@ -141,6 +141,7 @@ macro_rules! store_contract {
             exceptions_count_towards_a_full_queue
             a_full_plain_queue_counts_guaranteed_entries_only
             a_queue_that_drops_its_oldest_keeps_the_newest
+            a_queue_full_of_exceptions_that_drops_its_oldest_keeps_the_newest
             dropping_the_oldest_of_one_queue_leaves_the_others
             a_full_realm_refuses
             a_skipped_queue_does_not_get_the_entry

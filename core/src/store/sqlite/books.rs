@@ -376,7 +376,7 @@ impl Loading {
         let log = self.state.logs.get_mut(&log_id)?;
         log.queues += 1;
         queue.begin(log, bounds.overflow);
-        queue.end_change(log, bounds.max_queued);
+        queue.end_change(log, bounds);
         let depth = queue.depth(log);
         let realm = self.state.realms.get_mut(&log.realm)?;
         realm.queued += depth;

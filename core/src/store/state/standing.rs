@@ -1,7 +1,7 @@
 //! Opening, filling and leaving: how a queue comes to stand where it does among the readers of its
 //! log. Every change of a queue is between [`Queue::begin`] and [`Queue::end_change`].
 
-use super::super::types::{Overflow, Seq};
+use super::super::types::{Bounds, Overflow, Seq};
 use super::keep::Entries;
 use super::log::{Class, Log};
 use super::queue::{Queue, Shut};
@@ -39,7 +39,7 @@ impl Queue {
     }
 
     /// Ends a change: back into the log's sets.
-    pub(crate) fn end_change<E: Entries>(&mut self, log: &mut Log<E>, max: u64) {
+    pub(crate) fn end_change<E: Entries>(&mut self, log: &mut Log<E>, bounds: &Bounds) {
         self.compact(log);
         let low = self.in_class(self.low);
         if let Some(shut) = self.shut {
@@ -47,7 +47,10 @@ impl Queue {
             return;
         }
         let settled = self.low + self.done.len() + self.gone;
-        let room = settled.saturating_add(max.max(1).saturating_sub(self.exceptions));
+        // Who drops its oldest keeps the newest, even if exceptions alone fill it.
+        let least = u64::from(bounds.overflow == Overflow::DropOldest);
+        let free = bounds.max_queued.max(1).saturating_sub(self.exceptions);
+        let room = settled.saturating_add(free.max(least));
         let room = match self.class() {
             Class::Every => room,
             Class::Guaranteed => room

@@ -109,7 +109,7 @@ impl<K: Keep> State<K> {
             keep: &mut self.keep,
         });
         let after = queue.depth(log);
-        queue.end_change(log, self.bounds.max_queued);
+        queue.end_change(log, &self.bounds);
         log.trim();
         self.keep.note_queue(id);
         self.keep.note_log(queue.log);
@@ -198,7 +198,7 @@ impl<K: Keep> State<K> {
         self.keep.queue_made(id, log_id, &spec);
         let mut queue = Box::new(Queue::new(id, log_id, spec, log.head(), K::IS_WRITTEN));
         queue.seen = now;
-        queue.end_change(log, self.bounds.max_queued);
+        queue.end_change(log, &self.bounds);
         self.queues.insert(id, queue);
         self.keep.note_queue(id);
         self.keep.note_log(log_id);

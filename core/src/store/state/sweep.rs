@@ -135,7 +135,7 @@ impl<K: Keep> State<K> {
             .for_each(|(first, last)| log.gone_guaranteed.insert_run(first, last));
         for reader in readers {
             if let Some(queue) = self.queues.get_mut(reader) {
-                queue.end_change(log, self.bounds.max_queued);
+                queue.end_change(log, &self.bounds);
                 self.keep.note_queue(*reader);
             }
         }

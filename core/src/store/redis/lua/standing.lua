@@ -33,7 +33,9 @@ local function places(L, Q)
     end
   else
     found['o' .. lows] = low
-    found['r' .. g] = s[4] + Q.low + Q.dl + MAX - Q.xn - s[3]
+    -- Who drops its oldest keeps the newest, even if exceptions alone fill it.
+    local free = math.max(MAX - Q.xn, DROPS and 1 or 0)
+    found['r' .. g] = s[4] + Q.low + Q.dl + free - s[3]
   end
   return found, full
 end

@@ -87,18 +87,17 @@ impl Model {
         let count = u32::try_from(taking.len()).unwrap();
         for queue in taking {
             let is_full = queue.items.len() as u64 >= max;
+            let mut items = queue.items.iter();
+            let oldest = items.find(|(_, item)| item.due.is_none());
+            if let Some(oldest) = oldest.map(|(seq, _)| *seq).filter(|_| is_full) {
+                queue.items.remove(&oldest);
+                self.counters.dropped_oldest += 1;
+            }
             let item = Item {
                 message: Arc::clone(message),
                 due: None,
             };
             queue.items.insert(self.head, item);
-            if is_full {
-                let mut items = queue.items.iter();
-                let oldest = items.find(|(_, item)| item.due.is_none());
-                let oldest = *oldest.unwrap().0;
-                queue.items.remove(&oldest);
-                self.counters.dropped_oldest += 1;
-            }
         }
         Some(count)
     }

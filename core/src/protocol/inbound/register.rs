@@ -107,7 +107,12 @@ impl<'a> Authentication<'a> {
         let mut members = AuthenticationMembers::empty();
         let payload = args.read(&mut members, scratch)?;
         if payload != Payload::Missing {
-            payload.object(Answer::AuthFail)?;
+            // Text that holds no JSON is answered too: the client waits.
+            let refused = payload.object(Answer::AuthFail);
+            refused.map_err(|refused| Refused {
+                answer: Answer::AuthFail,
+                ..refused
+            })?;
         }
         let read = |raw, what| {
             text(raw, what).map_err(|error| Refused {

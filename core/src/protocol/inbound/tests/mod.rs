@@ -30,15 +30,9 @@ fn refusal(args: &str) -> (Answer, ErrorKind) {
 const BAD: (Answer, ErrorKind) = (Answer::Error, ErrorKind::BadCommand);
 
 #[test]
-fn strings_without_json_are_ignored_but_for_settling() {
+fn strings_without_json_are_ignored_but_for_settling_and_logging_in() {
     let ignored = (Answer::Ignore, ErrorKind::BadCommand);
-    for name in [
-        "PRODUCE",
-        "SUBSCRIBE",
-        "CONSUMER",
-        "PRODUCER",
-        "AUTHENTICATION",
-    ] {
+    for name in ["PRODUCE", "SUBSCRIBE", "CONSUMER", "PRODUCER"] {
         assert_eq!(
             refusal(&format!(r#"["{name}","no json"]"#)),
             ignored,
@@ -50,6 +44,8 @@ fn strings_without_json_are_ignored_but_for_settling() {
             "{name}"
         );
     }
+    let login = refusal(r#"["AUTHENTICATION","no json"]"#);
+    assert_eq!(login, (Answer::AuthFail, ErrorKind::BadCommand));
     for (name, answer) in [
         ("ACK", Answer::AckFail),
         ("NACK", Answer::NackFail),

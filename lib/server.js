@@ -9,6 +9,7 @@ const { Port } = require('./port');
 const { Storage, isStore, nameOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
+const PERSISTENCE = { storage: kinds.same, storage_options: kinds.same, force: kinds.flag };
 const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10_000) };
 
 class Server extends EventEmitter {
@@ -137,6 +138,14 @@ class Server extends EventEmitter {
     await this.#ask(native.backup, path);
   }
 
+  /** Lets another store take the place of the one in force, with everything that waits, while work goes on. It is
+   *  remembered in `restante.state.json` in `data_dir` and beats the options at the next start. */
+  async setPersistence(options) {
+    const { force, ...wish } = read(options, PERSISTENCE);
+    if (wish.storage === undefined) throw refused('storage must be given');
+    return this.#ask(native.setPersistence, JSON.stringify({ ...kept(wish), force }));
+  }
+
   ref() {
     this.#port?.ref(true);
     return this;
@@ -174,8 +183,7 @@ class Server extends EventEmitter {
 function plain(options) {
   if (typeof options !== 'object' || options === null) throw refused('options must be an object', 'config');
   const { logger, storage, store, storage_options, storageOptions, port, ...rest } = options;
-  const given = storage ?? store ?? 'memory';
-  const kept = Storage.createStore(given, isStore(given) ? undefined : (storage_options ?? storageOptions));
+  const wish = kept({ storage: storage ?? store ?? 'memory', storage_options: storage_options ?? storageOptions });
   let text;
   try {
     // NaN would become null, which is absent.
@@ -183,7 +191,13 @@ function plain(options) {
   } catch (error) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
-  return { ...JSON.parse(text), port: portNumber(port), storage: nameOf(kept), storage_options: kept.options };
+  return { ...JSON.parse(text), port: portNumber(port), ...wish };
+}
+
+/** A store by its name and options, checked. */
+function kept({ storage, storage_options }) {
+  const made = Storage.createStore(storage, isStore(storage) ? undefined : (storage_options ?? undefined));
+  return { storage: nameOf(made), storage_options: made.options };
 }
 
 function portNumber(port) {

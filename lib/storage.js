@@ -8,6 +8,7 @@ const SQLITE = {
   synchronous: kinds.one('full', 'normal'),
   default_ttl: kinds.span,
   busy_timeout: kinds.count(1, 2 ** 32 - 1),
+  force: kinds.flag,
 };
 
 /** Keeps messages in the server's memory: they survive reconnects, not the process. */

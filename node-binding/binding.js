@@ -862,6 +862,7 @@ module.exports.ready = nativeBinding.ready
 module.exports.rearm = nativeBinding.rearm
 module.exports.requeueDeadLetter = nativeBinding.requeueDeadLetter
 module.exports.serverStats = nativeBinding.serverStats
+module.exports.setPersistence = nativeBinding.setPersistence
 module.exports.startServer = nativeBinding.startServer
 module.exports.stopServer = nativeBinding.stopServer
 module.exports.subscribe = nativeBinding.subscribe

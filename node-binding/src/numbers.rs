@@ -6,8 +6,8 @@ use bytes::Bytes;
 use restante::broker::{QueueStats, RealmStats};
 use restante::metrics::Family;
 use restante::model::RealmId;
-use restante::server::Server;
-use restante::store::{DeadLetter, QueueKind};
+use restante::server::{Persisted, Server};
+use restante::store::{DeadLetter, Durability, QueueKind};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -39,7 +39,10 @@ pub(crate) fn of_server(server: &Server) -> Value {
 
 fn of_store(server: &Server) -> Value {
     let health = server.store_health();
+    let (storage, durability) = server.storage();
     let mut store = json!({
+        "storage": storage,
+        "level": level(durability),
         "degraded": health.is_degraded,
         "last_error": health.last_error.map(|(at, message)| json!({
             "at": at.0,
@@ -51,6 +54,29 @@ fn of_store(server: &Server) -> Value {
         store[name] = figure.into();
     }
     store
+}
+
+/// What a yes of the store survives, in a word.
+fn level(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Disk => "disk",
+        Durability::Process => "process",
+        _ => "memory",
+    }
+}
+
+/// What a change of stores has done.
+pub(crate) fn of_change(done: &Persisted) -> Value {
+    json!({
+        "storage": done.storage,
+        "level": level(done.durability),
+        "migrated": {
+            "messages": done.copied.messages,
+            "dlq": done.copied.dead_letters,
+            "subscriptions": done.copied.queues,
+        },
+        "paused_ms": done.copied.pause.as_secs_f64() * 1000.0,
+    })
 }
 
 fn of_realm(stats: &RealmStats) -> Value {

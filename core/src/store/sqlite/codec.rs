@@ -1,109 +1,20 @@
-//! What of a queue and of a mark is one value of a row: kinds, settings, marks.
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use serde_json::{Map, Value, json};
+//! What of a queue and of a mark is one value of a row: kinds, marks.
 
 use crate::clock::Timestamp;
-use crate::model::{Backoff, ConsumerName, GroupName, MessageId, RetryPolicy};
+use crate::model::MessageId;
 
+use super::super::settings;
 use super::super::state::Mark;
-use super::super::types::{QueueKind, QueueSettings};
+use super::super::types::QueueKind;
+
+pub(super) use settings::{settings as settings_of, settings_text};
 
 pub(super) fn kind_number(kind: QueueKind) -> i64 {
-    match kind {
-        QueueKind::Consumer => 0,
-        QueueKind::Group => 1,
-        QueueKind::History => 2,
-    }
+    settings::kind_number(kind).into()
 }
 
 pub(super) fn kind(number: i64) -> Option<QueueKind> {
-    Some(match number {
-        0 => QueueKind::Consumer,
-        1 => QueueKind::Group,
-        2 => QueueKind::History,
-        _ => return None,
-    })
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Settings as JSON text; what is absent is absent.
-pub(super) fn settings_text(settings: &QueueSettings) -> String {
-    let mut members = Map::new();
-    let mut put = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            members.insert(name.to_owned(), value);
-        }
-    };
-    put("durable", settings.durable.then_some(Value::Bool(true)));
-    put("ack", settings.ack.then_some(Value::Bool(true)));
-    put(
-        "ack_timeout_ms",
-        settings.ack_timeout.map(|time| millis(time).into()),
-    );
-    let retry = settings.retry.map(|retry| {
-        json!({
-            "max_attempts": retry.max_attempts(),
-            "delay_ms": millis(retry.first_delay()),
-            "exponential": retry.backoff() == Backoff::Exponential,
-            "max_delay_ms": millis(retry.max_delay()),
-        })
-    });
-    put("retry", retry);
-    let consumer = settings.consumer.as_ref();
-    put("consumer", consumer.map(|name| name.as_str().into()));
-    put(
-        "consumer_meta",
-        settings.consumer_meta.as_deref().map(Into::into),
-    );
-    let group = settings.group.as_ref();
-    put("group", group.map(|name| name.as_str().into()));
-    put("owner", settings.owner.as_deref().map(Into::into));
-    Value::Object(members).to_string()
-}
-
-/// Reads what [`settings_text`] wrote; `None` if it is anything else.
-pub(super) fn settings(text: &str) -> Option<QueueSettings> {
-    let value: Value = serde_json::from_str(text).ok()?;
-    let is = |name: &str| value.get(name) == Some(&Value::Bool(true));
-    let text = |name: &str| value.get(name).and_then(Value::as_str);
-    let time = |value: Option<&Value>| value.and_then(Value::as_u64).map(Duration::from_millis);
-    let retry = match value.get("retry") {
-        None => None,
-        Some(retry) => {
-            let attempts = retry.get("max_attempts")?.as_u64()?;
-            let backoff = match retry.get("exponential")?.as_bool()? {
-                true => Backoff::Exponential,
-                false => Backoff::Fixed,
-            };
-            let (delay, most) = (time(retry.get("delay_ms")), time(retry.get("max_delay_ms")));
-            let attempts = u32::try_from(attempts).ok();
-            Some(RetryPolicy::new(attempts, delay, backoff, most).ok()?)
-        }
-    };
-    let consumer = match text("consumer") {
-        None => None,
-        Some(name) => ConsumerName::parse(name).ok(),
-    };
-    let group = match text("group") {
-        None => None,
-        Some(name) => Some(GroupName::parse(name).ok()?),
-    };
-    Some(QueueSettings {
-        durable: is("durable"),
-        ack: is("ack"),
-        ack_timeout: time(value.get("ack_timeout_ms")),
-        retry,
-        consumer,
-        consumer_meta: text("consumer_meta").map(Arc::from),
-        group,
-        owner: text("owner").map(Arc::from),
-    })
+    settings::kind(u8::try_from(number).ok()?)
 }
 
 /// A mark's window and ids; `used` has a column of its own.
@@ -171,30 +82,6 @@ fn take_difference(bytes: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_survive_their_text() {
-        let full = QueueSettings {
-            durable: true,
-            ack: true,
-            ack_timeout: Some(Duration::from_millis(1500)),
-            retry: RetryPolicy::new(
-                Some(7),
-                Some(Duration::from_millis(250)),
-                Backoff::Exponential,
-                Some(Duration::from_secs(9)),
-            )
-            .ok(),
-            consumer: ConsumerName::parse("a \"b\"").ok(),
-            consumer_meta: Some("{\"a\":1}".into()),
-            group: GroupName::parse("g").ok(),
-            owner: Some("é".into()),
-        };
-        for each in [full, QueueSettings::default()] {
-            assert_eq!(settings(&settings_text(&each)), Some(each));
-        }
-        assert_eq!(settings("{"), None);
-    }
 
     #[test]
     fn a_mark_survives_its_bytes() {

@@ -697,6 +697,19 @@ export class Server extends EventEmitter {
   getStats(options?: { queues?: false }): Stats;
   /** And of each remembered queue. */
   getStats(options: { queues: true }): Promise<Stats & { queues: QueueStats[] }>;
+  /** Sends an event to the session with this socket id, beside the broker, as a Socket.IO server
+   *  would; whether its line has taken it.
+   *  @throws RestanteError `shutting_down` when it does not run, `bad_command` for a bad name. */
+  send(socketId: string, event: string, payload?: unknown): boolean;
+  /** Sends an event to every session; how many have taken it. */
+  broadcast(event: string, payload?: unknown): number;
+  /** To one session, or to all, but not to those for which something waits to be sent; how many
+   *  have taken it. */
+  volatile(event: string, payload?: unknown, socketId?: string): number;
+  /** Forgets names that nobody has held for as long as `idle_eviction` says; how many. */
+  sweepIdleRegistrations(): number;
+  /** Idle names stay from now on until they are swept. */
+  stopIdleEviction(): this;
   /** One page of dead letters, oldest first; go on with the last one's id as `after`. */
   deadLetters(options?: { realm?: string; after?: string; limit?: number }): Promise<DeadLetter[]>;
   /** Puts it back into its queue, with its TTL started anew. */

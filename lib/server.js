@@ -3,6 +3,7 @@
 // Options are read and checked by the core.
 const { EventEmitter } = require('node:events');
 const native = require('./native');
+const { encode } = require('./binary');
 const { RestanteError, call, refused } = require('./errors');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
@@ -59,6 +60,11 @@ class Server extends EventEmitter {
     }
   }
 
+  #now(fn, ...args) {
+    if (this.#native === null) throw new RestanteError({ code: 'shutting_down', message: 'the server is not running' });
+    return call(fn, this.#native, ...args);
+  }
+
   #ask(fn, ...args) {
     if (this.#native === null) return Promise.reject(new RestanteError({ code: 'shutting_down', message: 'the server is not running' }));
     return this.#port.promise((token) => call(fn, this.#native, ...args, token));
@@ -106,9 +112,39 @@ class Server extends EventEmitter {
   /** Numbers of this moment. `{queues: true}`: a promise of them and of each remembered queue. */
   getStats(options) {
     const { queues } = read(options, { queues: kinds.flag });
-    if (this.#native === null) throw new RestanteError({ code: 'shutting_down', message: 'the server is not running' });
-    const stats = JSON.parse(call(native.serverStats, this.#native));
+    const stats = JSON.parse(this.#now(native.serverStats));
     return queues ? this.#ask(native.queueStats).then((list) => ({ ...stats, queues: list })) : stats;
+  }
+
+  /** Sends an event to the session with this socket id, beside the broker; whether it has taken it. */
+  send(socketId, event, payload) {
+    return this.#emit(String(socketId), event, payload, false) > 0;
+  }
+
+  /** Sends an event to every session; how many have taken it. */
+  broadcast(event, payload) {
+    return this.#emit(null, event, payload, false);
+  }
+
+  /** To one session, or to all; not to those for which something waits to be sent. */
+  volatile(event, payload, socketId) {
+    return this.#emit(socketId === undefined || socketId === null ? null : String(socketId), event, payload, true);
+  }
+
+  #emit(to, event, payload, volatile) {
+    const { text, parts } = encode(payload === undefined ? null : payload);
+    return this.#now(native.serverEmit, to, String(event), text, parts, volatile);
+  }
+
+  /** Forgets names that nobody has held for as long as `idle_eviction` says; how many. */
+  sweepIdleRegistrations() {
+    return this.#now(native.sweepIdle);
+  }
+
+  /** Idle names stay until they are swept. */
+  stopIdleEviction() {
+    this.#now(native.stopIdleEviction);
+    return this;
   }
 
   /** One page of dead letters, oldest first; go on with the last one's id as `after`. */

@@ -193,16 +193,7 @@ class Subscriber extends Socket {
   _detach(subscription) {
     if (this.#byKey.get(subscription.slot) !== subscription) return;
     this.#forget(subscription);
-    if (!this._isOpen || subscription.id === 0) return;
-    const link = this._link;
-    if (!subscription.options.durable) {
-      const token = link.port.expect(() => {}, () => {});
-      native.unsubscribe(link.client, subscription.id, false, token);
-      return;
-    }
-    native.detach(link.client, subscription.id);
-    // Without a connection its end has done it.
-    if (this.connected) this.socket._send(link, 'UNSUBSCRIBE', [{ ...this.#named(subscription), detach: true }]);
+    if (this._isOpen && subscription.id !== 0) native.detach(this._link.client, subscription.id);
   }
 
   #named({ event, producer, options }) {

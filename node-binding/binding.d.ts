@@ -25,6 +25,9 @@ export declare function ack(client: ExternalObject<Client>, ids: string): void
  */
 export declare function attachments(port: ExternalObject<Port>): Array<Buffer>
 
+/** Answers `token` when a copy of the store is whole at `path`. */
+export declare function backup(broker: ExternalObject<Broker>, path: string, token: number): void
+
 /** Bytes that wait to be sent. */
 export declare function buffered(client: ExternalObject<Client>): number
 
@@ -40,7 +43,7 @@ export declare function deadLetters(broker: ExternalObject<Broker>, realm: strin
 /** Nothing will be taken from this port any more. */
 export declare function closePort(port: ExternalObject<Port>): void
 
-/** Forgets a subscription here, not at the server. */
+/** Takes no more of a subscription: a durable one stays at the server, a plain one ends. */
 export declare function detach(client: ExternalObject<Client>, id: number): void
 
 /** Drops a dead letter. */
@@ -100,6 +103,9 @@ export declare function rearm(port: ExternalObject<Port>, wanted: boolean): bool
 /** Puts a dead letter back into its queue. */
 export declare function requeueDeadLetter(broker: ExternalObject<Broker>, realm: string, id: string, token: number): void
 
+/** Sends an event to one session or, without `to`, to all; how many have taken it. */
+export declare function serverEmit(broker: ExternalObject<Broker>, to: string | undefined | null, event: string, payload: string, attachments: Array<Buffer> | undefined | null, volatile: boolean): number
+
 /** Numbers of this moment, as JSON text. */
 export declare function serverStats(broker: ExternalObject<Broker>): string
 
@@ -109,11 +115,17 @@ export declare function setPersistence(broker: ExternalObject<Broker>, options: 
 /** Answers `token` with where it listens. */
 export declare function startServer(broker: ExternalObject<Broker>, token: number): void
 
+/** Idle names stay from now on, unless they are swept. */
+export declare function stopIdleEviction(broker: ExternalObject<Broker>): void
+
 /** Answers `token` when everything is closed and its threads have ended. */
 export declare function stopServer(broker: ExternalObject<Broker>, timeoutMs: number, token: number): void
 
 /** Subscribes; the number names the subscription in deliveries. */
 export declare function subscribe(client: ExternalObject<Client>, options: string, token: number): number
+
+/** Takes idle names out of the tables; how many. */
+export declare function sweepIdle(broker: ExternalObject<Broker>): number
 
 /** Ends a subscription for good. */
 export declare function unsubscribe(client: ExternalObject<Client>, id: number, purge: boolean, token: number): void

@@ -78,12 +78,19 @@ async function untyped(): Promise<void> {
 
 async function broker(): Promise<void> {
   const server = new Server({ port: 0, storage: new Storage.MemoryStore({ default_ttl: '1h' }), pingInterval: 5000, max_queued: 100 });
+  const onDisk = new Server({ storage: 'sqlite', storage_options: { filename: 'x.sqlite', synchronous: 'normal', busyTimeout: 50 } });
+  const kept: string | undefined = Storage.createStore('sqlite', { filename: 'x.sqlite' }).options.filename;
+  await onDisk.backup(`${kept}.copy`);
+  const degraded: boolean = onDisk.getStats().store.degraded;
+  void degraded;
   const { port } = await server.start();
+  const taken: [boolean, number, number] = [server.send('id', 'note', { n: 1 }), server.broadcast('note'), server.volatile('note', null, 'id')];
+  const swept: number = server.stopIdleEviction().sweepIdleRegistrations() + taken.length;
   const online: number = server.getStats().realms['default']!.producers.online;
   const waiting: number[] = (await server.getStats({ queues: true })).queues.map((queue) => queue.waiting);
   await server.stop({ timeout: 2 });
   // @ts-expect-error: not yet
-  new Server({ storage: 'sqlite' });
+  new Server({ storage: 'redis' });
   void [port, online, waiting];
 }
 

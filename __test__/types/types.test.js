@@ -41,6 +41,19 @@ for (const [compiler, settings] of Object.entries(COMPILERS)) {
   }
 }
 
+test('every way of resolving the package finds the types that fit what it loads (P35, J02)', async (t) => {
+  const { checkPackage, createPackageFromTarballData } = await import('@arethetypeswrong/core');
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-pack-'));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder];
+  const { status, stdout, stderr } = spawnSync('npm', args, { cwd: root, encoding: 'utf8', shell: process.platform === 'win32' });
+  assert.equal(status, 0, stderr);
+  const [{ filename }] = JSON.parse(stdout);
+  const packed = createPackageFromTarballData(fs.readFileSync(path.join(folder, filename)));
+  const { types, problems } = await checkPackage(packed);
+  assert.deepEqual([types.kind, problems], ['included', []]);
+});
+
 const ts = require('typescript');
 const declared = path.join(root, 'index.d.ts');
 const program = ts.createProgram([declared], { strict: true, target: ts.ScriptTarget.ES2022, types: ['node'], typeRoots: [path.join(root, 'node_modules', '@types')] });

@@ -113,7 +113,7 @@ fn raw(text: &str) -> Option<&RawValue> {
 }
 
 /// Copies: JavaScript may go on writing into its buffers.
-fn copied(buffers: Option<Vec<Buffer>>) -> Vec<Bytes> {
+pub(crate) fn copied(buffers: Option<Vec<Buffer>>) -> Vec<Bytes> {
     let copy = |buffer: &Buffer| Bytes::copy_from_slice(buffer);
     buffers.iter().flatten().map(copy).collect()
 }
@@ -193,7 +193,7 @@ pub fn unsubscribe(client: &External<Client>, id: u32, purge: bool, token: u32) 
     });
 }
 
-/// Forgets a subscription here, not at the server.
+/// Takes no more of a subscription: a durable one stays at the server, a plain one ends.
 #[napi(catch_unwind)]
 pub fn detach(client: &External<Client>, id: u32) {
     client.connection.detach(id);

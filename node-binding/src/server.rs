@@ -7,16 +7,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use napi::bindgen_prelude::External;
+use napi::bindgen_prelude::{Buffer, External};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use restante::model::RealmId;
-use restante::server::{Persistence, Server, ServerConfig};
+use restante::server::{Emit, Persistence, Server, ServerConfig};
 use restante::store::DeadLetterId;
 use restante::{Error, ErrorKind};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::client::copied;
 use crate::error::{Result, thrown};
 use crate::numbers;
 use crate::port::Port;
@@ -121,6 +122,43 @@ pub fn stop_server(broker: &External<Broker>, timeout_ms: u32, token: u32) {
 #[napi(catch_unwind)]
 pub fn server_stats(broker: &External<Broker>) -> Result<String> {
     Ok(numbers::of_server(&broker.running()?.server).to_string())
+}
+
+/// Sends an event to one session or, without `to`, to all; how many have taken it.
+#[napi(catch_unwind)]
+pub fn server_emit(
+    broker: &External<Broker>,
+    to: Option<String>,
+    event: String,
+    payload: String,
+    attachments: Option<Vec<Buffer>>,
+    volatile: bool,
+) -> Result<u32> {
+    let attachments = copied(attachments);
+    let emit = Emit {
+        event: &event,
+        payload: &payload,
+        attachments: &attachments,
+        volatile,
+    };
+    let server = broker.running()?.server;
+    let reached = server.emit(to.as_deref(), &emit);
+    let reached = reached.map_err(|error| thrown(&error))?;
+    Ok(u32::try_from(reached).unwrap_or(u32::MAX))
+}
+
+/// Takes idle names out of the tables; how many.
+#[napi(catch_unwind)]
+pub fn sweep_idle(broker: &External<Broker>) -> Result<u32> {
+    let swept = broker.running()?.server.broker().sweep_idle();
+    Ok(u32::try_from(swept).unwrap_or(u32::MAX))
+}
+
+/// Idle names stay from now on, unless they are swept.
+#[napi(catch_unwind)]
+pub fn stop_idle_eviction(broker: &External<Broker>) -> Result<()> {
+    broker.running()?.server.broker().stop_idle_eviction();
+    Ok(())
 }
 
 /// Answers `token` with every remembered queue of every realm.

@@ -115,6 +115,7 @@ pub(super) fn purge_realm(broker: &Arc<Broker>, id: &RealmId) -> Answer<u64> {
         state.consumers.clear();
         state.watchers.clear();
         state.watch_all.clear();
+        state.users.clear();
     }
     Box::pin(broker.store().purge_realm(id))
 }

@@ -10,8 +10,9 @@ use super::listen::{Listener, Slot};
 use super::member::Member;
 use super::queue::{self, Mode, Queue, Seat};
 use super::realm::{Realm, SlotKey, State};
+use super::registry;
 use super::request::SubscribeRequest;
-use super::subscribe::identity;
+use super::unsubscribe;
 use super::{Broker, SessionId};
 use crate::model::{ConsumerName, Key};
 use crate::store::QueueRecord;
@@ -41,6 +42,7 @@ pub(super) fn listen(
         filter: request.filter.clone(),
         queue: OnceLock::new(),
         slot: OnceLock::new(),
+        ended: OnceLock::new(),
     });
     let place = (request.key.clone(), request.consumer.clone());
     let before = member
@@ -147,12 +149,44 @@ pub(super) fn attach(
     let realm = listener.member.realm_state();
     let mut state = realm.state.lock();
     let depth = record.depth;
+    let spec = &record.spec;
+    let slot_key = (request.key.clone(), spec.kind, spec.name.clone());
+    let is_durable = spec.settings.durable;
+    let known = state.slots.get(&slot_key);
+    let was_plain = known.is_some_and(|slot| !slot.state.lock().settings.durable);
     let slot = realm.remember(&mut state, broker.engine(), broker.metrics(), record);
-    if !is_current(listener) {
-        return depth; // gone or replaced meanwhile; the queue is remembered all the same
+    if was_plain && is_durable {
+        raise(broker, &mut state, &slot_key, &slot);
     }
-    sit(broker, listener, &slot, request);
+    if is_current(listener) {
+        sit(broker, listener, &slot, request);
+    } else if let Some(purge) = listener.ended.get()
+        && let Some(queue) = unsubscribe::release(realm, &mut state, &slot_key)
+    {
+        // It ended before it was open. Of one that has only left, the queue is remembered.
+        let forgotten = broker.store().forget(queue, *purge);
+        broker.in_background(forgotten, "forget a subscription");
+    }
     depth
+}
+
+/// A queue has become durable: who sat there already gets everything from it, too (P5).
+fn raise(broker: &Arc<Broker>, state: &mut State, slot_key: &SlotKey, slot: &Arc<Slot>) {
+    let seats = slot.state.lock().seats.clone();
+    for (session, name) in seats {
+        let held = state.consumers.get(&name).map(|held| &held.subscriptions);
+        let request = held.and_then(|held| held.get(&slot_key.0)).cloned();
+        let plain = request.filter(|request| {
+            !request.options.durable && registry::slot_key(request).as_ref() == Some(slot_key)
+        });
+        let (Some(request), Some(member)) = (plain, state.members.get(&session).cloned()) else {
+            continue;
+        };
+        let mut request = SubscribeRequest::clone(&request);
+        request.options.durable = true;
+        state.keep(&Arc::new(request.clone()));
+        listen(broker, &member, state, &request, Some(slot_key), true);
+    }
 }
 
 fn seat_of(broker: &Broker, listener: &Listener, request: &SubscribeRequest) -> Seat {
@@ -178,6 +212,7 @@ fn seat_of(broker: &Broker, listener: &Listener, request: &SubscribeRequest) -> 
         prefetch_bytes: broker.config.prefetch_bytes,
         retry,
         filter: listener.filter.clone(),
+        floor: listener.entry.end(),
         lost: Arc::new(move |count| member.lost(&key, count, &*encode)),
     }
 }
@@ -224,8 +259,7 @@ pub(super) fn revive(broker: &Arc<Broker>, member: &Arc<Member>, name: &Consumer
         .cloned()
         .collect();
     for request in plain {
-        let slot_key = identity(&request).map(|(kind, name)| (request.key.clone(), kind, name));
-        let slot_key = slot_key.filter(|key| state.slots.contains_key(key));
+        let slot_key = registry::slot_key(&request).filter(|key| state.slots.contains_key(key));
         listen(
             broker,
             member,

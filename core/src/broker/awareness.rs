@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::Broker;
 use super::member::Member;
 use super::ports::{Notice, Outbox, Subscriber};
-use super::realm::{Consumer, State};
+use super::realm::{Consumer, Producer, State};
 use crate::model::{ConsumerName, Key, ProducerName};
 
 /// Keys named in one notice.
@@ -222,22 +222,25 @@ fn named(
     mail
 }
 
+/// The entry of a producer and who holds the name, if somebody does.
+fn held<'a>(state: &'a State, name: &ProducerName) -> Option<(&'a Producer, &'a Arc<Member>)> {
+    let producer = state.producers.get(name)?;
+    Some((producer, producer.holder.as_ref()?))
+}
+
 /// A PRODUCER: the list of its subscribers, each followed by that consumer's `CONNECT-<cid>`.
 pub(super) fn producer_online(broker: &Broker, state: &State, name: &ProducerName) -> Mail {
     let mut mail = Mail::default();
-    let Some(producer) = state.producers.get(name) else {
-        return mail;
-    };
-    let Some(holder) = &producer.holder else {
+    let Some((producer, holder)) = held(state, name) else {
         return mail;
     };
     let watchers = state.watchers.get(name);
-    let any = state.watch_all.iter().filter(|consumer| {
+    let any = state.watch_all.keys().filter(|consumer| {
         consumer.as_str() != name.as_str()
-            && watchers.is_none_or(|watchers| !watchers.contains(*consumer))
+            && watchers.is_none_or(|watchers| !watchers.contains_key(*consumer))
     });
     let any = any.map(|consumer| (consumer, false));
-    let named = watchers.into_iter().flatten();
+    let named = watchers.into_iter().flat_map(|watchers| watchers.keys());
     for (consumer_name, is_named) in named.map(|consumer| (consumer, true)).chain(any) {
         let Some(consumer) = state.consumers.get(consumer_name) else {
             continue;
@@ -264,16 +267,12 @@ pub(super) fn producer_online(broker: &Broker, state: &State, name: &ProducerNam
 /// A producer's session has ended; call while it still holds the name.
 pub(super) fn producer_offline(broker: &Broker, state: &State, name: &ProducerName) -> Mail {
     let mut mail = Mail::default();
-    let Some(producer) = state.producers.get(name) else {
+    let Some((producer, holder)) = held(state, name) else {
         return mail;
     };
-    let Some(holder) = &producer.holder else {
-        return mail;
-    };
-    for consumer_name in state.watchers.get(name).into_iter().flatten() {
-        let Some(consumer) = state.consumers.get(consumer_name) else {
-            continue;
-        };
+    let watchers = state.watchers.get(name).into_iter();
+    let watchers = watchers.flat_map(|watchers| watchers.keys());
+    for consumer in watchers.filter_map(|watcher| state.consumers.get(watcher)) {
         if let Some(to) = &consumer.holder {
             let notice = Notice::ProducerOffline {
                 consumer_id: &consumer.id,

@@ -4,6 +4,7 @@
 //! Decides nothing: [`super::publish`] says what goes where. A [`Segment`] is the messages of one
 //! key (or of one group member) that go out together; segments of a key go out in the order made.
 
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -13,12 +14,13 @@ use smallvec::SmallVec;
 use super::buffers;
 use super::listen::{KeyEntry, Listener};
 use super::matches::RouteSet;
+use super::member::Member;
 use super::ports::{Content, SessionId};
 use super::queue::Queue;
 use super::request::Reply;
 use crate::clock::Timestamp;
 use crate::model::Message;
-use crate::store::Append;
+use crate::store::{Append, Seq};
 
 /// Cached matches of one session; past this they are dropped and built anew.
 const MAX_ROUTES: usize = 1_024;
@@ -66,7 +68,6 @@ pub(super) struct Answering {
     /// Its live copies.
     pub(super) segments: SmallVec<[usize; 2]>,
     pub(super) id: crate::model::MessageId,
-    pub(super) delayed: bool,
 }
 
 /// Who gets a segment.
@@ -268,21 +269,25 @@ impl Segment {
     }
 
     /// Hands it to everybody concerned, once: O(receivers) whatever the number of messages.
-    pub(super) fn send(&mut self) {
+    pub(super) fn send(&mut self, producer: &Member) {
         if std::mem::replace(&mut self.is_sent, true) {
             return;
         }
         let frames = buffers::freeze(std::mem::take(&mut self.bytes));
+        // Only who gets it through a queue wants to know.
+        let behind = LazyCell::new(|| producer.stored_up_to(&self.entry));
         let delivered = match &self.target {
             Target::Key => {
                 let all = self.entry.live.all();
-                let reached = all.iter().filter(|listener| self.reach(listener, &frames));
+                let reached = all
+                    .iter()
+                    .filter(|listener| self.reach(listener, &frames, &behind));
                 reached.count()
             }
-            Target::One(listener) => usize::from(self.reach(listener, &frames)),
+            Target::One(listener) => usize::from(self.reach(listener, &frames, &behind)),
             Target::Seat(queue, session) => {
                 for message in &self.messages {
-                    queue.live(*session, message);
+                    queue.live(*session, message, *behind);
                 }
                 1
             }
@@ -293,20 +298,25 @@ impl Segment {
             .add(self.count.saturating_mul(u64::from(self.delivered)));
     }
 
-    fn reach(&self, listener: &Listener, frames: &Bytes) -> bool {
+    fn reach<F: FnOnce() -> Seq>(
+        &self,
+        listener: &Listener,
+        frames: &Bytes,
+        behind: &LazyCell<Seq, F>,
+    ) -> bool {
         // A group's choice may have left while the copy waited.
         let has_left = listener.member.has_left();
         if has_left || (self.manner.is_guaranteed && listener.is_remembered) {
             return false;
         }
         if listener.filter.is_some() {
-            return self.reach_filtered(listener);
+            return self.reach_filtered(listener, behind);
         }
         if self.manner.keeps
             && let Some(queue) = listener.detour()
         {
             for message in &self.messages {
-                queue.live(listener.session(), message);
+                queue.live(listener.session(), message, **behind);
             }
             return true;
         }
@@ -318,14 +328,18 @@ impl Segment {
     }
 
     /// A subscription that may not see everything gets its messages one by one (P30).
-    fn reach_filtered(&self, listener: &Listener) -> bool {
+    fn reach_filtered<F: FnOnce() -> Seq>(
+        &self,
+        listener: &Listener,
+        behind: &LazyCell<Seq, F>,
+    ) -> bool {
         let mut reached = false;
         for message in &self.messages {
             if !listener.may_see(&message.event) {
                 continue;
             }
             if let Some(queue) = listener.detour() {
-                queue.live(listener.session(), message);
+                queue.live(listener.session(), message, **behind);
                 reached = true;
                 continue;
             }

@@ -170,6 +170,7 @@ fn stand_in(entry: &Arc<KeyEntry>, member: Arc<Member>) -> Listener {
         filter: None,
         queue: OnceLock::new(),
         slot: OnceLock::new(),
+        ended: OnceLock::new(),
     }
 }
 

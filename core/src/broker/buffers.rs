@@ -9,16 +9,28 @@ use parking_lot::Mutex;
 /// Bytes up to this are copied into a piece of their own, so that a lone message in a slow line
 /// does not hold a large buffer.
 const SMALL: usize = 4 << 10;
-/// Larger buffers are not kept.
-const LARGE: usize = 256 << 10;
-/// Buffers kept at most.
-const KEPT: usize = 32;
+/// Larger buffers are not kept: what a read of the transport's size turns into fits.
+const LARGE: usize = 1 << 20;
+/// Bytes of all that are kept, at most.
+const KEPT: usize = 8 << 20;
 
-static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+static FREE: Mutex<Free> = Mutex::new(Free {
+    buffers: Vec::new(),
+    bytes: 0,
+});
+
+struct Free {
+    buffers: Vec<Vec<u8>>,
+    /// Their capacity in sum.
+    bytes: usize,
+}
 
 /// An empty buffer.
 pub(super) fn take() -> Vec<u8> {
-    FREE.lock().pop().unwrap_or_default()
+    let mut free = FREE.lock();
+    let buffer = free.buffers.pop().unwrap_or_default();
+    free.bytes -= buffer.capacity();
+    buffer
 }
 
 /// What was written, to be shared.
@@ -43,11 +55,13 @@ impl AsRef<[u8]> for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.0);
-        if buffer.capacity() <= LARGE && buffer.capacity() > 0 {
+        let capacity = buffer.capacity();
+        if capacity <= LARGE && capacity > 0 {
             buffer.clear();
             let mut free = FREE.lock();
-            if free.len() < KEPT {
-                free.push(buffer);
+            if free.bytes + capacity <= KEPT {
+                free.bytes += capacity;
+                free.buffers.push(buffer);
             }
         }
     }
@@ -56,6 +70,20 @@ impl Drop for Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_than_the_bound_is_kept_and_nothing_larger_than_a_large_buffer() {
+        let many: Vec<Bytes> = (0..12)
+            .map(|_| freeze(vec![7; LARGE]))
+            .chain([freeze(vec![7; LARGE + 1])])
+            .collect();
+        drop(many);
+        let free = FREE.lock();
+        let capacities = free.buffers.iter().map(Vec::capacity);
+        assert_eq!(capacities.clone().sum::<usize>(), free.bytes);
+        assert!(free.bytes <= KEPT);
+        assert!(capacities.max() <= Some(LARGE));
+    }
 
     #[test]
     fn what_is_frozen_stays_as_it_was_while_buffers_are_used_again() {

@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::batch::Batch;
 use super::matches::Matches;
 use super::member::Member;
-use super::ports::{Action, Outbox};
+use super::ports::{Action, Nobody};
 use super::publish;
 use super::{Broker, Published};
 use crate::Result;
@@ -27,33 +26,6 @@ const PASSED: usize = 4_096;
 /// After trouble, and at most between two looks without a due message.
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// Nobody: takes everything, says nothing.
-struct Nobody;
-
-impl Outbox for Nobody {
-    fn offer(&self, _: Bytes) -> Option<u64> {
-        Some(0)
-    }
-    fn notice(&self, _: Bytes) {}
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-    fn confirm(&self) {}
-    fn close(&self) {}
-    fn probe(&self) {}
-    fn silence(&self) -> Duration {
-        Duration::ZERO
-    }
-    fn acknowledged(&self) -> Option<bool> {
-        None
-    }
-    fn is_polling(&self) -> bool {
-        false
-    }
-    fn pause(&self) {}
-    fn resume(&self) {}
-}
 
 /// Runs until the broker is gone or closing.
 pub(super) async fn run(broker: Weak<Broker>) {

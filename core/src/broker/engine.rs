@@ -6,11 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use crate::clock::Clock;
 use crate::metrics::Counter;
 use crate::store::SharedStore;
 
 use super::ports::Encode;
+
+/// Queues that are not remembered and that the store may be asked for at once.
+const MOST_LOOK_UPS: usize = 4_096;
 
 /// Limits of the durable engine.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +92,8 @@ pub(crate) struct Engine {
     pub(crate) config: EngineConfig,
     /// For stats, metrics and health.
     pub(crate) counters: Counters,
+    /// For verdicts on queues that are not remembered, while the store is asked for them.
+    pub(crate) look_ups: Arc<Semaphore>,
     numbers: AtomicU64,
 }
 
@@ -106,6 +113,7 @@ impl Engine {
             encode,
             config,
             counters: Counters::default(),
+            look_ups: Arc::new(Semaphore::new(MOST_LOOK_UPS)),
             numbers: AtomicU64::new(first),
         })
     }

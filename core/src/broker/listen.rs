@@ -15,7 +15,7 @@ use super::roster::Roster;
 use crate::clock::Timestamp;
 use crate::metrics::Counter;
 use crate::model::{ConsumerName, GroupName, Key, RetryPolicy};
-use crate::store::{LogId, QueueId, QueueKind, QueueSettings};
+use crate::store::{LogId, QueueId, QueueKind, QueueSettings, Seq};
 
 const NO_LOG: u64 = u64::MAX;
 
@@ -35,6 +35,8 @@ pub(super) struct Listener {
     /// Set once the queue is open; a volatile one has no slot.
     pub(super) queue: OnceLock<Arc<Queue>>,
     pub(super) slot: OnceLock<Arc<Slot>>,
+    /// Set by UNSUBSCRIBE: whether its backlog goes too.
+    pub(super) ended: OnceLock<bool>,
 }
 
 impl Listener {
@@ -64,7 +66,6 @@ impl Listener {
 pub(super) struct Slot {
     pub(super) queue: Arc<Queue>,
     pub(super) id: QueueId,
-    pub(super) log: LogId,
     pub(super) entry: Arc<KeyEntry>,
     pub(super) kind: QueueKind,
     pub(super) name: Arc<str>,
@@ -109,6 +110,8 @@ pub(super) struct KeyEntry {
     /// Listeners and slots; changed under the realm's lock only.
     pub(super) uses: AtomicUsize,
     log: AtomicU64,
+    /// The last entry of the log that is known to be stored.
+    end: AtomicU64,
     /// Non-zero: some plain subscription may have stored entries that are not out yet.
     ahead: AtomicU64,
 }
@@ -128,6 +131,7 @@ impl KeyEntry {
             delivered,
             uses: AtomicUsize::new(0),
             log: AtomicU64::new(NO_LOG),
+            end: AtomicU64::new(0),
             ahead: AtomicU64::new(0),
         }
     }
@@ -138,8 +142,18 @@ impl KeyEntry {
     }
 
     pub(super) fn set_log(&self, log: Option<LogId>) {
-        self.log
-            .store(log.map_or(NO_LOG, |log| log.0), Ordering::Release);
+        let log = log.map_or(NO_LOG, |log| log.0);
+        if self.log.swap(log, Ordering::AcqRel) != log {
+            self.end.store(0, Ordering::Release);
+        }
+    }
+
+    pub(super) fn end(&self) -> Seq {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(super) fn raise_end(&self, seq: Seq) {
+        self.end.fetch_max(seq, Ordering::AcqRel);
     }
 
     /// Whether a consumer's queue takes messages of this class.

@@ -3,7 +3,7 @@
 //! Values only: made and used by [`super::publish`], cached by [`super::batch`].
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -23,9 +23,16 @@ pub(super) struct RouteSet {
     pub(super) own: Matches,
     /// `None` in the monitors' own realm.
     pub(super) monitor: Option<Matches>,
-    /// Milliseconds, or [`NO_TTL`].
-    pub(super) default_ttl: Arc<AtomicU64>,
+    pub(super) standing: Arc<Standing>,
     pub(super) produced: Counter,
+}
+
+/// What cached matches see of their producer's name.
+pub(super) struct Standing {
+    /// Milliseconds, or [`NO_TTL`].
+    pub(super) default_ttl: AtomicU64,
+    /// Whether a session holds the name; else it goes to who produces under it next (wire §2.5).
+    pub(super) is_held: AtomicBool,
 }
 
 /// What matches in one realm.
@@ -55,9 +62,19 @@ pub(super) struct Outgoing<'a> {
     pub(super) message: Option<Arc<Message>>,
 }
 
+impl Standing {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            default_ttl: AtomicU64::new(NO_TTL),
+            is_held: AtomicBool::new(true),
+        })
+    }
+}
+
 impl RouteSet {
     pub(super) fn holds(&self) -> bool {
-        self.own.holds() && self.monitor.as_ref().is_none_or(Matches::holds)
+        let is_held = self.standing.is_held.load(Ordering::Acquire);
+        is_held && self.own.holds() && self.monitor.as_ref().is_none_or(Matches::holds)
     }
 }
 

@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use indexmap::IndexMap;
 use parking_lot::Mutex;
 
-use super::listen::Listener;
+use super::listen::{KeyEntry, Listener};
 use super::ports::{Encode, Notice, Outbox, SessionId};
 use super::queue::Queue;
 use super::realm::Realm;
 use super::staging::Line;
 use crate::model::{ConsumerName, Key, ProducerName, RealmId};
-use crate::store::LogId;
+use crate::store::{LogId, QueueId, Seq};
+
+/// Logs whose ends are kept for one session; past this they are looked up in the keys.
+const MOST_LOGS: usize = 1_024;
 
 /// Keys named in one GAP notice.
 const GAP_KEYS: usize = 64;
@@ -29,6 +32,8 @@ pub struct Member {
     pub(super) names: Mutex<Names>,
     /// What it produced and the store has not answered yet (P24).
     pub(super) line: Line,
+    /// The last entry it has stored of each log: later live copies go behind it (P8).
+    stored: Mutex<Stored>,
     /// Takes no new names or subscriptions; set once.
     has_left: AtomicBool,
     wants_gap: AtomicBool,
@@ -49,10 +54,16 @@ pub(super) struct Names {
     pub(super) listeners: IndexMap<(Arc<Key>, ConsumerName), Arc<Listener>>,
 }
 
+#[derive(Default)]
+struct Stored {
+    last: HashMap<LogId, Seq>,
+    has_forgotten: bool,
+}
+
 /// What the id of a delivery says of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum AckRoute {
-    Log(LogId),
+    Queue(QueueId),
     Number(u64),
 }
 
@@ -76,6 +87,7 @@ impl Member {
             realm,
             names: Mutex::default(),
             line: Line::default(),
+            stored: Mutex::default(),
             has_left: AtomicBool::new(false),
             wants_gap: AtomicBool::new(false),
             dropped: Mutex::default(),
@@ -147,6 +159,36 @@ impl Member {
         self.list.load(Ordering::Acquire) == list
     }
 
+    /// It has stored something up to these ends of logs.
+    pub(super) fn note_stored(&self, ends: impl Iterator<Item = (Arc<KeyEntry>, LogId, Seq)>) {
+        let mut ends = ends.peekable();
+        if ends.peek().is_none() {
+            return;
+        }
+        let mut stored = self.stored.lock();
+        for (key, log, end) in ends {
+            key.raise_end(end);
+            if stored.last.len() >= MOST_LOGS && !stored.last.contains_key(&log) {
+                stored.last.clear();
+                stored.has_forgotten = true;
+            }
+            stored.last.insert(log, end);
+        }
+    }
+
+    /// How far into the log of a key it has stored something, or farther.
+    pub(super) fn stored_up_to(&self, key: &KeyEntry) -> Seq {
+        let Some(log) = key.log() else {
+            return 0;
+        };
+        let stored = self.stored.lock();
+        match stored.last.get(&log) {
+            Some(end) => *end,
+            None if stored.has_forgotten => key.end(),
+            None => 0,
+        }
+    }
+
     pub(super) fn ack_route(&self, route: AckRoute) -> Option<Arc<Queue>> {
         self.acks.lock().get(&route).cloned()
     }
@@ -156,8 +198,8 @@ impl Member {
         let pauses = self.pauses.lock();
         let mut acks = self.acks.lock();
         acks.insert(AckRoute::Number(queue.number()), queue.clone());
-        if let Some(log) = queue.log() {
-            acks.insert(AckRoute::Log(log), queue.clone());
+        if let Some(id) = queue.id() {
+            acks.insert(AckRoute::Queue(id), queue.clone());
         }
         drop(acks);
         if *pauses > 0 {
@@ -189,8 +231,8 @@ impl Member {
     pub(super) fn remove_queue(&self, queue: &Queue) {
         let mut acks = self.acks.lock();
         acks.remove(&AckRoute::Number(queue.number()));
-        if let Some(log) = queue.log() {
-            acks.remove(&AckRoute::Log(log));
+        if let Some(id) = queue.id() {
+            acks.remove(&AckRoute::Queue(id));
         }
     }
 

@@ -24,6 +24,7 @@ mod ports;
 mod publish;
 mod queue;
 mod realm;
+mod registry;
 mod request;
 mod roster;
 mod routes;
@@ -71,8 +72,8 @@ pub use request::{
 };
 
 /// The outcome of a verb that may wait. The verb takes effect, in order, when it is called; the
-/// future only tells the outcome, except that of [`Broker::consumer`], which must be awaited. Often
-/// ready at the first poll.
+/// future only tells the outcome, except that of [`Broker::consumer`] and [`Broker::subscriber`],
+/// which must be awaited. Often ready at the first poll.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// The realm whose consumers see all others (wire §4.4).
@@ -99,6 +100,7 @@ pub struct Broker {
     last_session: AtomicU64,
     last_message: AtomicU64,
     is_closing: AtomicBool,
+    keeps_idle: AtomicBool,
     delayed_bell: Arc<Notify>,
 }
 
@@ -135,6 +137,7 @@ impl Broker {
             last_session: AtomicU64::new(0),
             last_message: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
+            keeps_idle: AtomicBool::new(false),
             delayed_bell: Arc::new(Notify::new()),
         })
     }
@@ -191,8 +194,19 @@ impl Broker {
         takeover::producer(self, member, hello)
     }
 
-    /// SUBSCRIBE: live from this call on, backlog first (P5). Durable: answered after the commit.
-    /// Errors: `duplicate_consumer` (another live session holds the name), `consumer_id_taken`,
+    /// The name of a SUBSCRIBE that is to follow: the session's already, or registered by the road of
+    /// [`Broker::consumer`], with all that is said there (wire §2.5, P22).
+    pub fn subscriber(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        request: &SubscribeRequest,
+    ) -> Answer<()> {
+        takeover::subscriber(self, member, request)
+    }
+
+    /// SUBSCRIBE under a name of [`Broker::subscriber`]: live from this call on, backlog first (P5).
+    /// Durable: answered after the commit.
+    /// Errors: `duplicate_consumer` (the session does not hold the name), `consumer_id_taken`,
     /// `bad_command` (a group's retry differs), store trouble.
     pub fn subscribe(
         self: &Arc<Self>,
@@ -237,7 +251,7 @@ impl Broker {
         verdict: Verdict,
         answer: Settled,
     ) {
-        settle::settle(member, msg_id, attempt, verdict, answer);
+        settle::settle(self, member, msg_id, attempt, verdict, answer);
     }
 
     /// The peer has confirmed all bytes up to this position (P6).
@@ -373,6 +387,16 @@ impl Broker {
     pub async fn sweep(self: &Arc<Self>) {
         sweep::round(self).await;
     }
+
+    /// Takes names that have been idle for their time out of the live tables now; how many.
+    pub fn sweep_idle(&self) -> usize {
+        sweep::idle_names(self)
+    }
+
+    /// From now on only [`Broker::sweep_idle`] does that.
+    pub fn stop_idle_eviction(&self) {
+        self.keeps_idle.store(true, Ordering::Relaxed);
+    }
 }
 
 /// For the files of this room.
@@ -403,6 +427,10 @@ impl Broker {
 
     fn delayed_bell(&self) -> Arc<Notify> {
         self.delayed_bell.clone()
+    }
+
+    fn evicts_idle(&self) -> bool {
+        !self.keeps_idle.load(Ordering::Relaxed)
     }
 
     fn is_closing(&self) -> bool {

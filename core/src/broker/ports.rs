@@ -198,6 +198,33 @@ pub struct Subscriber<'a> {
     pub online: Option<bool>,
 }
 
+/// The line of nobody: takes everything, says nothing.
+pub(super) struct Nobody;
+
+impl Outbox for Nobody {
+    fn offer(&self, _: Bytes) -> Option<u64> {
+        Some(0)
+    }
+    fn notice(&self, _: Bytes) {}
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+    fn confirm(&self) {}
+    fn close(&self) {}
+    fn probe(&self) {}
+    fn silence(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn acknowledged(&self) -> Option<bool> {
+        None
+    }
+    fn is_polling(&self) -> bool {
+        false
+    }
+    fn pause(&self) {}
+    fn resume(&self) {}
+}
+
 /// What somebody wants to do, asked of [`Rights`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {

@@ -144,19 +144,19 @@ fn route(
     let from = ProducerName::parse(request.content.from)?;
     let event = request.content.event;
     let realm = member.realm_state();
-    let default_ttl = super::takeover::bind_producer(broker, member, &from, request.producer_id);
+    let standing = super::takeover::bind_producer(broker, member, &from, request.producer_id);
     let monitor = broker.monitor();
     let produced = &broker.metrics().produced;
     Ok(RouteSet {
         own: Matches::find(realm, &from, event),
         monitor: (!Arc::ptr_eq(monitor, realm)).then(|| Matches::find(monitor, &from, event)),
-        default_ttl,
+        standing,
         produced: produced.counter(&[realm.id.as_str(), event]),
     })
 }
 
 fn outgoing<'a>(broker: &Broker, set: &RouteSet, request: &PublishRequest<'a>) -> Outgoing<'a> {
-    let default = || match set.default_ttl.load(Ordering::Relaxed) {
+    let default = || match set.standing.default_ttl.load(Ordering::Relaxed) {
         NO_TTL => Duration::from_millis(broker.default_ttl.load(Ordering::Relaxed)),
         millis => Duration::from_millis(millis),
     };
@@ -201,9 +201,6 @@ fn hold(
         ..Placing::default()
     };
     answer_later(batch, outgoing, placing, reply);
-    if let Some(answering) = batch.replies.last_mut() {
-        answering.delayed = true;
-    }
 }
 
 pub(super) fn append(
@@ -242,7 +239,6 @@ pub(super) fn answer_later(
             append: placing.append,
             segments: placing.segments,
             id: outgoing.id,
-            delayed: false,
         });
     }
 }
@@ -416,7 +412,7 @@ pub(super) fn flush(broker: &Arc<Broker>, member: &Arc<Member>, batch: &mut Batc
         if segment.manner.waits {
             waits = true;
         } else {
-            segment.send();
+            segment.send(member);
         }
     }
     if waits {

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::model::{Message, RetryPolicy};
-use crate::store::{LogId, QueueId, QueueRecord, Seq};
+use crate::store::{QueueId, QueueRecord, Seq};
 use crate::{Error, ErrorKind};
 
 use super::courier::{
@@ -58,7 +58,6 @@ pub(crate) struct Queue {
     engine: Arc<Engine>,
     metrics: QueueMetrics,
     id: Option<QueueId>,
-    log: Option<LogId>,
     number: u64,
     has_ahead: AtomicBool,
     inbox: Mutex<Inbox>,
@@ -76,13 +75,13 @@ impl Queue {
         let sent = record.sent.min(record.head);
         let retry = record.spec.settings.retry.unwrap_or_default();
         let mut start = Self::start(&engine, retry);
-        start.log = Some(record.log);
+        start.queue = Some(record.queue);
         start.low = record.low;
         start.sent_before = sent;
         start.marked = record.sent;
         start.has_exceptions = record.exceptions > 0;
         start.takes_all = record.spec.settings.durable;
-        Self::with(engine, Some(record.queue), start, metrics)
+        Self::with(engine, start, metrics)
     }
 
     /// A queue of live copies alone: nothing is stored, and all goes with its session (P9).
@@ -92,13 +91,13 @@ impl Queue {
         metrics: QueueMetrics,
     ) -> Arc<Self> {
         let start = Self::start(&engine, retry);
-        Self::with(engine, None, start, metrics)
+        Self::with(engine, start, metrics)
     }
 
     fn start(engine: &Engine, retry: RetryPolicy) -> Start {
         Start {
             is_caught_up: false,
-            log: None,
+            queue: None,
             number: engine.next_number(),
             low: 0,
             sent_before: 0,
@@ -106,22 +105,17 @@ impl Queue {
             marked: 0,
             has_exceptions: false,
             takes_all: true,
+            changed_at: 0,
             retry,
             store_timeout: engine.config.store_timeout,
         }
     }
 
-    fn with(
-        engine: Arc<Engine>,
-        id: Option<QueueId>,
-        start: Start,
-        metrics: QueueMetrics,
-    ) -> Arc<Self> {
+    fn with(engine: Arc<Engine>, start: Start, metrics: QueueMetrics) -> Arc<Self> {
         Arc::new(Self {
             engine,
             metrics,
-            id,
-            log: start.log,
+            id: start.queue,
             number: start.number,
             has_ahead: AtomicBool::new(false),
             inbox: Mutex::new(Inbox {
@@ -135,11 +129,6 @@ impl Queue {
     /// Its id in the store; `None` for a queue of live copies.
     pub(crate) fn id(&self) -> Option<QueueId> {
         self.id
-    }
-
-    /// The log it reads; `None` for a queue of live copies.
-    pub(crate) fn log(&self) -> Option<LogId> {
-        self.log
     }
 
     /// Names it in [`Item::Volatile`]; unique across restarts.
@@ -207,9 +196,9 @@ impl Queue {
     }
 
     /// A live copy for an attached session of a plain subscription that must be tracked, or must
-    /// wait behind stored entries (P8). Dropped and counted if nobody is attached or too many wait,
+    /// wait behind stored entries: those its producer stored before it, up to `behind` (P8). Dropped and counted if nobody is attached or too many wait,
     /// of which the session is told (P23).
-    pub(crate) fn live(self: &Arc<Self>, session: SessionId, message: &Arc<Message>) {
+    pub(crate) fn live(self: &Arc<Self>, session: SessionId, message: &Arc<Message>, behind: Seq) {
         let mut inbox = self.inbox.lock();
         let is_alone = inbox.start.is_some() && inbox.inputs.is_empty();
         let size = message.size();
@@ -231,6 +220,7 @@ impl Queue {
             session,
             n: inbox.last_live,
             message: Arc::clone(message),
+            behind,
         };
         self.tell(inbox, input);
     }
@@ -314,12 +304,13 @@ impl Queue {
         self.tell_running(Input::Purged);
     }
 
-    /// Its settings changed: whether it takes every entry.
-    pub(crate) fn set_takes_all(self: &Arc<Self>, takes_all: bool) {
+    /// Its settings changed: whether it takes every entry after this one.
+    pub(crate) fn set_takes_all(self: &Arc<Self>, takes_all: bool, after: Seq) {
         let mut inbox = self.inbox.lock();
-        match &mut inbox.start {
-            Some(start) => start.takes_all = takes_all,
-            None => self.tell(inbox, Input::TakesAll(takes_all)),
+        if let Some(start) = &mut inbox.start {
+            start.set_takes_all(takes_all, after);
+        } else {
+            self.tell(inbox, Input::TakesAll { takes_all, after });
         }
     }
 
@@ -390,8 +381,8 @@ impl Queue {
 
     /// The id of a delivery.
     pub(super) fn item(&self, slot: Slot) -> Item {
-        match (slot.seq(), self.log) {
-            (Some(seq), Some(log)) => Item::Stored { log, seq },
+        match (slot.seq(), self.id) {
+            (Some(seq), Some(queue)) => Item::Stored { queue, seq },
             _ => Item::Volatile {
                 queue: self.number,
                 n: slot.number(),

@@ -8,20 +8,22 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
 
 use super::engine::{Engine, QueueMetrics};
 use super::listen::{GroupKey, Keeps, KeyEntry, Slot, SlotState};
+use super::matches::Standing;
 use super::member::Member;
 use super::ports::{Encode, SessionId};
 use super::queue::Queue;
+use super::registry::Users;
 use super::request::SubscribeRequest;
 use super::routes::Routes;
 use crate::clock::Elapsed;
 use crate::metrics::{Counter, Metrics};
 use crate::model::{ConsumerName, GroupName, Key, ProducerName, RealmId, RetryPolicy};
-use crate::store::{LogId, QueueId, QueueKind, QueueRecord, QueueSettings};
+use crate::store::{QueueId, QueueKind, QueueRecord, QueueSettings, Seq};
 
 /// See the module.
 pub(super) struct Realm {
@@ -50,14 +52,15 @@ pub(super) struct State {
     pub(super) members: HashMap<SessionId, Arc<Member>>,
     pub(super) consumers: HashMap<ConsumerName, Box<Consumer>>,
     pub(super) producers: HashMap<ProducerName, Producer>,
-    /// Who subscribed to a producer by name; for awareness.
-    pub(super) watchers: HashMap<ProducerName, IndexSet<ConsumerName>>,
-    /// Who listens to any producer.
-    pub(super) watch_all: IndexSet<ConsumerName>,
+    /// Who subscribed to a producer by name, and to how many of its keys; for awareness.
+    pub(super) watchers: HashMap<ProducerName, IndexMap<ConsumerName, usize>>,
+    /// Who listens to any producer, and by how many keys.
+    pub(super) watch_all: IndexMap<ConsumerName, usize>,
+    /// Who subscribes by which remembered queue, whether the store has opened it or not.
+    pub(super) users: HashMap<SlotKey, Users>,
     /// Remembered queues.
     pub(super) slots: IndexMap<SlotKey, Arc<Slot>>,
     pub(super) by_queue: HashMap<QueueId, Arc<Slot>>,
-    pub(super) by_log: HashMap<LogId, Arc<KeyEntry>>,
     /// Of `slots`: those that are not durable (P4).
     pub(super) plain_slots: usize,
     /// The plain ones by age; some may be gone or durable by now.
@@ -87,8 +90,7 @@ pub(super) struct Producer {
     pub(super) holder: Option<Arc<Member>>,
     pub(super) instance: Option<Arc<str>>,
     pub(super) offline_since: Elapsed,
-    /// Milliseconds; `u64::MAX`: none. Shared with cached routes.
-    pub(super) default_ttl: Arc<AtomicU64>,
+    pub(super) standing: Arc<Standing>,
 }
 
 impl Realm {
@@ -115,6 +117,14 @@ impl Realm {
     pub(super) fn queue_metrics(&self, entry: &KeyEntry) -> QueueMetrics {
         QueueMetrics {
             delivered: entry.delivered.clone(),
+            ..self.left_metrics()
+        }
+    }
+
+    /// What the queue of an ended subscription counts in: it delivers nothing.
+    pub(super) fn left_metrics(&self) -> QueueMetrics {
+        QueueMetrics {
+            delivered: Counter::default(),
             dead_letters: self.dead_letters.clone(),
             ack_timeouts: self.ack_timeouts.clone(),
             expired: self.expired.clone(),
@@ -210,7 +220,7 @@ impl Realm {
         if let Some(slot) = state.slots.get(&slot_key).cloned()
             && slot.id == record.queue
         {
-            self.set_durable(state, &slot, settings);
+            self.set_durable(state, &slot, settings, record.head);
             return slot;
         }
         self.forget(state, &slot_key);
@@ -218,7 +228,6 @@ impl Realm {
         let slot = Arc::new(Slot {
             queue: Queue::new(engine.clone(), &record, self.queue_metrics(&entry)),
             id: record.queue,
-            log: record.log,
             entry: entry.clone(),
             kind: record.spec.kind,
             name: record.spec.name,
@@ -229,22 +238,22 @@ impl Realm {
             }),
         });
         entry.set_log(Some(record.log));
+        entry.raise_end(record.head);
         if !settings.durable {
             state.plain_order.push_back(slot_key.clone());
         }
         state.slots.insert(slot_key, slot.clone());
         state.by_queue.insert(slot.id, slot.clone());
         state.by_number.insert(slot.queue.number(), slot.clone());
-        state.by_log.insert(slot.log, entry);
         self.count(state, &slot, &settings, true);
         slot
     }
 
-    fn set_durable(&self, state: &mut State, slot: &Slot, settings: QueueSettings) {
+    fn set_durable(&self, state: &mut State, slot: &Slot, settings: QueueSettings, after: Seq) {
         let mut inner = slot.state.lock();
         let before = std::mem::replace(&mut inner.settings, settings.clone());
         drop(inner);
-        slot.queue.set_takes_all(settings.durable);
+        slot.queue.set_takes_all(settings.durable, after);
         if before.durable && !settings.durable {
             let key = (slot.entry.key.clone(), slot.kind, slot.name.clone());
             state.plain_order.push_back(key);
@@ -310,7 +319,6 @@ impl Realm {
                 .any(|group| group.has_queue());
         if !has_more {
             slot.entry.set_log(None);
-            state.by_log.remove(&slot.log);
         }
         self.exit(&slot.entry);
         Some(slot)
@@ -325,45 +333,5 @@ impl State {
 
     pub(super) fn consumer_holder(&self, name: &ConsumerName) -> Option<&Arc<Member>> {
         self.consumers.get(name)?.holder.as_ref()
-    }
-
-    /// Notes for awareness that a consumer listens to a key.
-    pub(super) fn watch(&mut self, consumer: &ConsumerName, key: &Key) {
-        match key.producer() {
-            Some(producer) => {
-                let watchers = self.watchers.entry(producer.clone()).or_default();
-                watchers.insert(consumer.clone());
-            }
-            None => {
-                self.watch_all.insert(consumer.clone());
-            }
-        }
-    }
-
-    /// Undoes [`State::watch`] unless another key of the consumer needs it.
-    pub(super) fn unwatch(&mut self, consumer: &ConsumerName, key: &Key) {
-        let producer = key.producer();
-        let still = self.consumers.get(consumer).is_some_and(|entry| {
-            entry
-                .subscriptions
-                .keys()
-                .any(|other| other.producer() == producer)
-        });
-        if still {
-            return;
-        }
-        match producer {
-            Some(producer) => {
-                if let Some(watchers) = self.watchers.get_mut(producer) {
-                    watchers.swap_remove(consumer);
-                    if watchers.is_empty() {
-                        self.watchers.remove(producer);
-                    }
-                }
-            }
-            None => {
-                self.watch_all.swap_remove(consumer);
-            }
-        }
     }
 }

@@ -111,7 +111,7 @@ pub struct ProducerHello {
 pub struct SubscribeRequest {
     /// What to listen to.
     pub key: Arc<Key>,
-    /// On whose behalf; a name this session holds, or one that nobody holds (wire §2.5).
+    /// On whose behalf; a name this session holds, see [`super::Broker::subscriber`].
     pub consumer: ConsumerName,
     /// Meta id if SUBSCRIBE has to register the name; `None`: the socket id.
     pub id: Option<Arc<str>>,

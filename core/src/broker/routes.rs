@@ -4,16 +4,21 @@
 //! realm keeps it (P25). Events match folded, producers exactly (P19).
 
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use super::listen::KeyEntry;
 use super::trie::Trie;
-use crate::model::{Key, ProducerName, Spelling, TopicPattern};
+use crate::model::{Key, ProducerName, Spelling, TopicPattern, fold};
 
 /// The keys of one realm.
 pub(super) struct Routes {
     keys: HashMap<Arc<Key>, Arc<KeyEntry>>,
     topics: Trie<Arc<KeyEntry>>,
+    /// How many keys have a wire name, by the hash of the folded name.
+    names: HashMap<u64, u32>,
+    hasher: RandomState,
 }
 
 impl Routes {
@@ -21,6 +26,8 @@ impl Routes {
         Self {
             keys: HashMap::new(),
             topics: Trie::new(),
+            names: HashMap::new(),
+            hasher: RandomState::new(),
         }
     }
 
@@ -39,17 +46,38 @@ impl Routes {
             self.topics
                 .insert(pattern, producer.as_ref(), entry.clone());
         }
-        self.keys.insert(entry.key.clone(), entry);
+        let name = self.name(&entry.key.wire_name());
+        if self.keys.insert(entry.key.clone(), entry).is_none() {
+            *self.names.entry(name).or_default() += 1;
+        }
+    }
+
+    fn name(&self, text: &str) -> u64 {
+        self.hasher.hash_one(fold(text))
+    }
+
+    /// Whether a key has this wire name, in whatever case.
+    pub(super) fn has_name(&self, text: &str) -> bool {
+        self.names.contains_key(&self.name(text))
     }
 
     pub(super) fn remove(&mut self, key: &Key) {
-        self.keys.remove(key);
+        if self.keys.remove(key).is_some() {
+            let name = self.name(&key.wire_name());
+            if let Some(count) = self.names.get_mut(&name) {
+                *count -= 1;
+                if *count == 0 {
+                    self.names.remove(&name);
+                }
+            }
+        }
         if let Key::Topic { producer, pattern } = key {
             self.topics.remove(pattern, producer.as_ref());
         }
         if self.keys.is_empty() {
             // A realm that was large once does not keep its memory.
             self.keys = HashMap::new();
+            self.names = HashMap::new();
         }
     }
 

@@ -1,18 +1,23 @@
 //! Which queue an ACK belongs to (P9): one of a consumer id or group that the session owns.
 //!
-//! What it means is the queue's business. Knows no wire; ids are [`Item`]s.
+//! What it means is the queue's business. An ended subscription leaves a queue in the store that is
+//! still its owner's. Knows no wire; ids are [`Item`]s.
 
 use std::sync::Arc;
 
+use super::Broker;
+use super::engine::Engine;
 use super::member::{AckRoute, Member};
 use super::queue::{self, Item, Outcome, Queue, What};
 use super::realm::State;
 use super::request::{Settled, Verdict};
-use crate::store::{LogId, QueueKind};
+use crate::model::Key;
+use crate::store::{QueueId, QueueKind, QueueRecord};
 use crate::{Error, ErrorKind, Result};
 
 /// See [`super::Broker::settle`].
 pub(super) fn settle(
+    broker: &Broker,
     member: &Arc<Member>,
     msg_id: &str,
     attempt: Option<u32>,
@@ -23,45 +28,99 @@ pub(super) fn settle(
         Ok(item) => item,
         Err(error) => return answer(Err(error)),
     };
-    let said = Said {
+    let said = queue::Verdict {
         item,
         attempt,
         what: what(verdict),
+        answer: Box::new(|outcome| answer(result(outcome))),
     };
+    match find(member, item) {
+        Found::Own(queue) => queue.settle(said),
+        Found::Left(queue) => settle_left(broker, member, queue, said),
+        Found::Foreign => fail(said, forbidden()),
+        Found::Nothing => (said.answer)(Outcome::Unknown),
+    }
+}
+
+/// The queue that an id names, as the session sees it.
+enum Found {
+    Own(Arc<Queue>),
+    Foreign,
+    /// Not among those that are remembered.
+    Left(QueueId),
+    Nothing,
+}
+
+fn find(member: &Arc<Member>, item: Item) -> Found {
     let route = match item {
-        Item::Stored { log, .. } => AckRoute::Log(log),
+        Item::Stored { queue, .. } => AckRoute::Queue(queue),
         Item::Volatile { queue, .. } => AckRoute::Number(queue),
     };
-    match member.ack_route(route) {
-        // Where the session is attached now; if it is not there, all it owns.
-        Some(queue) => {
-            let (owner, again) = (member.clone(), said.clone());
-            let other = queue.clone();
-            said.to(&queue, move |outcome| match outcome {
-                Outcome::Unknown => everywhere(&owner, again, Some(&other), answer),
-                outcome => answer(result(outcome)),
-            });
+    if let Some(queue) = member.ack_route(route) {
+        return Found::Own(queue); // the session is attached to it
+    }
+    let state = member.realm_state().state.lock();
+    match item {
+        Item::Stored { queue, .. } => remembered(&state, member, queue),
+        Item::Volatile { queue, .. } => numbered(&state, member, queue),
+    }
+}
+
+/// A queue that nobody remembers may have left something in the store (P5).
+fn settle_left(broker: &Broker, member: &Arc<Member>, queue: QueueId, said: queue::Verdict) {
+    let engine = broker.engine();
+    let Ok(permit) = engine.look_ups.clone().try_acquire_owned() else {
+        let text = "too many acks of ended subscriptions are under way; send it again later";
+        return fail(said, Error::new(ErrorKind::RateLimited, text));
+    };
+    let mut found = engine.store().left_over(queue);
+    if let Some(found) = found.take_ready() {
+        return give_left(engine, member, found, said);
+    }
+    let (engine, member) = (engine.clone(), member.clone());
+    let deadline = engine.clock.elapsed() + engine.config.store_timeout;
+    tokio::spawn(async move {
+        let _permit = permit;
+        tokio::select! {
+            biased;
+            found = &mut found => give_left(&engine, &member, found, said),
+            () = engine.clock.sleep_until(deadline) => {
+                (said.answer)(Outcome::Kept);
+                let silent = queue::Verdict { answer: Box::new(|_| ()), ..said };
+                give_left(&engine, &member, found.await, silent);
+            }
         }
-        None => everywhere(member, said, None, answer),
-    }
+    });
 }
 
-#[derive(Clone)]
-struct Said {
-    item: Item,
-    attempt: Option<u32>,
-    what: What,
+fn give_left(
+    engine: &Arc<Engine>,
+    member: &Arc<Member>,
+    found: Result<Option<QueueRecord>>,
+    said: queue::Verdict,
+) {
+    let realm = member.realm_state();
+    let record = match found {
+        Ok(Some(record)) if record.spec.realm == realm.id => record,
+        Ok(_) => return (said.answer)(Outcome::Unknown),
+        Err(error) => return fail(said, error),
+    };
+    let spec = &record.spec;
+    let key = Arc::new(spec.key.clone());
+    let is_own = owns(&realm.state.lock(), member, &key, spec.kind, &spec.name);
+    if !is_own {
+        return fail(said, forbidden());
+    }
+    Queue::new(engine.clone(), &record, realm.left_metrics()).settle(said);
 }
 
-impl Said {
-    fn to(self, queue: &Arc<Queue>, answer: impl FnOnce(Outcome) + Send + 'static) {
-        queue.settle(queue::Verdict {
-            item: self.item,
-            attempt: self.attempt,
-            what: self.what,
-            answer: Box::new(answer),
-        });
-    }
+fn fail(said: queue::Verdict, error: Error) {
+    (said.answer)(Outcome::Failed(error));
+}
+
+fn forbidden() -> Error {
+    let text = "this delivery belongs to no queue of this session";
+    Error::new(ErrorKind::Forbidden, text)
 }
 
 fn what(verdict: Verdict) -> What {
@@ -97,81 +156,50 @@ fn result(outcome: Outcome) -> Result<bool> {
     Err(Error::new(kind, text))
 }
 
-/// Asks the session's queues of that log one after the other.
-fn everywhere(member: &Arc<Member>, said: Said, but: Option<&Arc<Queue>>, answer: Settled) {
-    let found = {
-        let state = member.realm_state().state.lock();
-        match said.item {
-            Item::Stored { log, .. } => owned(&state, member, log),
-            Item::Volatile { queue, .. } => numbered(&state, member, queue),
-        }
+fn remembered(state: &State, member: &Member, queue: QueueId) -> Found {
+    let Some(slot) = state.by_queue.get(&queue) else {
+        return Found::Left(queue);
     };
-    match found {
-        Ok(mut queues) => {
-            let had_any = !queues.is_empty();
-            queues.retain(|queue| but.is_none_or(|but| !Arc::ptr_eq(queue, but)));
-            if had_any || but.is_some() {
-                ask(queues, said, answer);
-            } else {
-                let text = "this delivery belongs to no queue of this session";
-                answer(Err(Error::new(ErrorKind::Forbidden, text)));
-            }
-        }
-        Err(error) => answer(Err(error)),
+    match owns(state, member, &slot.entry.key, slot.kind, &slot.name) {
+        true => Found::Own(slot.queue.clone()),
+        false => Found::Foreign,
     }
 }
 
-fn ask(mut queues: Vec<Arc<Queue>>, said: Said, answer: Settled) {
-    let Some(queue) = queues.pop() else {
-        return answer(result(Outcome::Unknown));
-    };
-    let again = said.clone();
-    said.to(&queue, move |outcome| match outcome {
-        Outcome::Unknown => ask(queues, again, answer),
-        outcome => answer(result(outcome)),
-    });
-}
-
-fn unknown() -> Error {
-    Error::new(ErrorKind::DeliveryUnknown, "no such delivery is known")
-}
-
-/// The session's queues of a log: those of the consumer ids of its names, attached or not, and
-/// those of groups in which it has a live subscription.
-fn owned(state: &State, member: &Member, log: LogId) -> Result<Vec<Arc<Queue>>> {
-    let entry = state.by_log.get(&log).ok_or_else(unknown)?;
-    let mut queues = Vec::new();
+/// Whether a queue is one of the consumer ids of the session's names, or of a group in which the
+/// session has a live subscription.
+fn owns(state: &State, member: &Member, key: &Arc<Key>, kind: QueueKind, queue: &Arc<str>) -> bool {
     let names = member.names.lock();
-    let mut add = |kind: QueueKind, name: &Arc<str>| {
-        let slot = state.slots.get(&(entry.key.clone(), kind, name.clone()));
-        if let Some(slot) = slot.filter(|slot| slot.log == log) {
-            queues.push(slot.queue.clone());
+    names.consumers.iter().any(|name| match kind {
+        QueueKind::Consumer => {
+            let consumer = state.consumers.get(name);
+            queue == name.shared() || consumer.is_some_and(|held| held.ids.contains(queue))
         }
-    };
-    for name in &names.consumers {
-        let ids = state.consumers.get(name).map(|consumer| &consumer.ids);
-        let other = ids.into_iter().flatten().filter(|id| *id != name.shared());
-        other
-            .chain([name.shared()])
-            .for_each(|id| add(QueueKind::Consumer, id));
-        let listener = names.listeners.get(&(entry.key.clone(), name.clone()));
-        if let Some(group) = listener.and_then(|listener| listener.group.as_ref()) {
-            add(QueueKind::Group, group.shared());
+        QueueKind::Group => {
+            let listener = names.listeners.get(&(key.clone(), name.clone()));
+            let group = listener.and_then(|listener| listener.group.as_ref());
+            group.is_some_and(|group| group.shared() == queue)
         }
-    }
-    Ok(queues)
+        QueueKind::History => false,
+    })
 }
 
 /// The queue of live copies with that number, if the session is attached to it.
-fn numbered(state: &State, member: &Member, number: u64) -> Result<Vec<Arc<Queue>>> {
-    if let Some((session, queue)) = state.volatile.get(&number) {
-        let own = *session == member.session();
-        return Ok(own.then(|| queue.clone()).into_iter().collect());
+fn numbered(state: &State, member: &Member, number: u64) -> Found {
+    let (is_own, queue) = if let Some((session, queue)) = state.volatile.get(&number) {
+        (*session == member.session(), queue)
+    } else if let Some(slot) = state.by_number.get(&number) {
+        let seats = &slot.state.lock().seats;
+        let mut seats = seats.iter().map(|(session, _)| *session);
+        (
+            seats.any(|session| session == member.session()),
+            &slot.queue,
+        )
+    } else {
+        return Found::Nothing;
+    };
+    match is_own {
+        true => Found::Own(queue.clone()),
+        false => Found::Foreign,
     }
-    let slot = state.by_number.get(&number).ok_or_else(unknown)?;
-    let seats = &slot.state.lock().seats;
-    let own = seats
-        .iter()
-        .any(|(session, _)| *session == member.session());
-    Ok(own.then(|| slot.queue.clone()).into_iter().collect())
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::Broker;
 use super::batch::{Answering, Batch, Segment};
@@ -272,8 +273,8 @@ impl Staged {
                     break;
                 }
                 if segment.manner.waits && segment.manner.guard.is_none_or(goes) {
-                    feeds.flush();
-                    segment.send();
+                    feeds.flush(member);
+                    segment.send(member);
                 }
                 next += 1;
             }
@@ -286,14 +287,14 @@ impl Staged {
                 feeds.add(placed, given);
             }
         }
-        feeds.flush();
+        feeds.flush(member);
         member.realm_state().queued.add(queued);
     }
 
-    fn send(&mut self, may_go: impl Fn(usize) -> bool) {
+    fn send(&mut self, member: &Member, may_go: impl Fn(usize) -> bool) {
         for segment in &mut self.segments {
             if segment.manner.waits && segment.manner.guard.is_none_or(&may_go) {
-                segment.send();
+                segment.send(member);
             }
         }
     }
@@ -319,7 +320,7 @@ impl Staged {
     fn refuse(&mut self, broker: &Broker, member: &Member) {
         self.is_refused = true;
         self.drop_expired(broker, member);
-        self.send(|_| false);
+        self.send(member, |_| false);
         let error = Error::new(
             ErrorKind::StoreTimeout,
             "the store did not answer in time; the message may or may not be stored",
@@ -331,9 +332,12 @@ impl Staged {
     }
 }
 
-/// What attached queues are to be fed, by log.
+/// What attached queues are to be fed, by log, and how far each log has got.
 #[derive(Default)]
-struct Feeds(IndexMap<LogId, Feed>);
+struct Feeds {
+    logs: IndexMap<LogId, Feed>,
+    ends: SmallVec<[(Arc<KeyEntry>, LogId, Seq); 2]>,
+}
 
 struct Feed {
     key: Arc<KeyEntry>,
@@ -347,11 +351,17 @@ struct Feed {
 impl Feeds {
     fn add(&mut self, placed: &Placed, given: &Given) {
         let mut keys = given.keys.iter();
-        let key = keys.find(|key| key.log() == Some(placed.log));
-        let Some(key) = key.filter(|key| placed.queued > 0 && key.attached.len() > 0) else {
+        let Some(key) = keys.find(|key| key.log() == Some(placed.log)) else {
             return;
         };
-        let feed = self.0.entry(placed.log).or_insert_with(|| Feed {
+        match self.ends.iter_mut().find(|(_, log, _)| *log == placed.log) {
+            Some((_, _, end)) => *end = placed.seq,
+            None => self.ends.push((key.clone(), placed.log, placed.seq)),
+        }
+        if placed.queued == 0 || key.attached.len() == 0 {
+            return;
+        }
+        let feed = self.logs.entry(placed.log).or_insert_with(|| Feed {
             key: key.clone(),
             entries: Vec::new(),
             skips: Vec::new(),
@@ -369,8 +379,9 @@ impl Feeds {
         });
     }
 
-    fn flush(&mut self) {
-        for (_, feed) in self.0.drain(..) {
+    fn flush(&mut self, producer: &Member) {
+        producer.note_stored(self.ends.drain(..));
+        for (_, feed) in self.logs.drain(..) {
             feed.key.may_be_ahead();
             for slot in feed.key.attached.all().iter() {
                 feed.to(slot);
@@ -415,7 +426,7 @@ impl Answering {
             delivered,
             refused: appended.placed.iter().map(|placed| placed.refused).sum(),
             duplicate: appended.duplicate,
-            delayed: self.delayed && !appended.duplicate,
+            delayed: appended.delayed,
         }
     }
 }

@@ -14,8 +14,9 @@ use super::member::Member;
 use super::ports::Action;
 use super::queue;
 use super::realm::{Consumer, Realm, SlotKey, State};
-use super::request::{ConsumerHello, SubscribeRequest, Subscribed};
-use super::{Answer, Broker, ready, takeover};
+use super::registry;
+use super::request::{SubscribeRequest, Subscribed};
+use super::{Answer, Broker, ready};
 use crate::model::{ConsumerId, Key, SubscriptionOptions};
 use crate::store::{QueueKind, QueueRecord, QueueSettings, QueueSpec};
 use crate::{Error, ErrorKind, Result};
@@ -29,17 +30,17 @@ pub(super) fn subscribe(
     member: &Arc<Member>,
     request: SubscribeRequest,
 ) -> Answer<Subscribed> {
+    let (listener, request, mail) = match enlist(broker, member, request) {
+        Ok(done) => done,
+        Err(error) => return ready(Err(error)),
+    };
+    mail.send();
     let identity = identity(&request);
     let mut subscribed = Subscribed {
         key: request.key.clone(),
         queued: 0,
         session_only: request.options.durable && identity.is_none(),
     };
-    let (listener, mail) = match enlist(broker, member, &request, identity.as_ref()) {
-        Ok(done) => done,
-        Err(error) => return ready(Err(error)),
-    };
-    mail.send();
     let Some(identity) = identity.filter(|_| listener.is_remembered) else {
         return ready(Ok(subscribed));
     };
@@ -78,10 +79,13 @@ fn stopped() -> Error {
 /// Whose queue remembers a subscription: the group's, or the consumer id's; an anonymous consumer
 /// without an id is not remembered (P4).
 pub(super) fn identity(request: &SubscribeRequest) -> Option<(QueueKind, Arc<str>)> {
+    identity_if(request, request.options.durable)
+}
+
+fn identity_if(request: &SubscribeRequest, is_durable: bool) -> Option<(QueueKind, Arc<str>)> {
     if let Some(group) = &request.options.group {
         let is_named = request.consumer_id.is_some() || !request.consumer.is_anonymous();
-        return (is_named || request.options.durable)
-            .then(|| (QueueKind::Group, group.shared().clone()));
+        return (is_named || is_durable).then(|| (QueueKind::Group, group.shared().clone()));
     }
     if let Some(id) = &request.consumer_id {
         return Some((QueueKind::Consumer, id.shared().clone()));
@@ -114,36 +118,51 @@ fn spec(
     }
 }
 
-/// Everything that needs no store: checks, the name, the tables. Listens from here on.
+/// Everything that needs no store: checks, the name, the tables. Listens from here on, by the request
+/// as it counts.
 fn enlist(
     broker: &Arc<Broker>,
     member: &Arc<Member>,
-    request: &SubscribeRequest,
-    identity: Option<&(QueueKind, Arc<str>)>,
-) -> Result<(Arc<Listener>, Mail)> {
+    mut request: SubscribeRequest,
+) -> Result<(Arc<Listener>, SubscribeRequest, Mail)> {
     let realm = member.realm_state();
     let mut state = realm.state.lock();
     if broker.is_closing() || member.has_left() {
         return Err(stopped());
     }
-    check_rights(broker, member, request)?;
-    check_name(broker, &mut state, member, request)?;
-    let slot_key = identity.map(|(kind, name)| (request.key.clone(), *kind, name.clone()));
-    check_queue(realm, &state, request, slot_key.as_ref())?;
+    check_rights(broker, member, &request)?;
+    check_name(&state, member, &request)?;
+    request.options.durable |= is_durable_queue(&state, &request);
+    let request = request;
+    let slot_key = registry::slot_key(&request);
+    check_queue(realm, &state, &request, slot_key.as_ref())?;
     let name = &request.consumer;
-    if let Some(consumer) = state.consumers.get_mut(name) {
-        consumer
-            .subscriptions
-            .insert(request.key.clone(), Arc::new(request.clone()));
-        if let Some((QueueKind::Consumer, id)) = identity {
-            consumer.ids.insert(id.clone());
-        }
+    if let Some((_, QueueKind::Consumer, id)) = &slot_key
+        && let Some(consumer) = state.consumers.get_mut(name)
+    {
+        consumer.ids.insert(id.clone());
     }
-    state.watch(name, &request.key);
-    let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, request));
-    let listener = attach::listen(broker, member, &mut state, request, slot_key.as_ref(), true);
+    state.keep(&Arc::new(request.clone()));
+    let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, &request));
+    let slot_key = slot_key.as_ref();
+    let listener = attach::listen(broker, member, &mut state, &request, slot_key, true);
     let mail = awareness::subscribed(broker, &state, name, &request.key);
-    Ok((listener, mail))
+    drop(state);
+    Ok((listener, request, mail))
+}
+
+/// Whether the queue of a request is durable already, whatever the request says: one that may be
+/// shared stays so until its subscriptions end (P5).
+fn is_durable_queue(state: &State, request: &SubscribeRequest) -> bool {
+    let Some((kind, name)) = identity_if(request, true) else {
+        return false;
+    };
+    let is_own = kind == QueueKind::Consumer && name == *request.consumer.shared();
+    let slot_key = (request.key.clone(), kind, name);
+    let users = state.users.get(&slot_key);
+    let by_others = users.is_some_and(|users| users.is_durable_without(&request.consumer));
+    let slot = state.slots.get(&slot_key).filter(|_| !is_own);
+    by_others || slot.is_some_and(|slot| slot.state.lock().settings.durable)
 }
 
 fn check_rights(broker: &Broker, member: &Member, request: &SubscribeRequest) -> Result<()> {
@@ -159,34 +178,14 @@ fn check_rights(broker: &Broker, member: &Member, request: &SubscribeRequest) ->
     Err(Error::new(ErrorKind::Forbidden, text))
 }
 
-/// The name must be this session's, or nobody's: then it is registered (wire §2.5).
-fn check_name(
-    broker: &Broker,
-    state: &mut State,
-    member: &Arc<Member>,
-    request: &SubscribeRequest,
-) -> Result<()> {
-    match state.consumer_holder(&request.consumer) {
-        Some(holder) if Arc::ptr_eq(holder, member) => Ok(()),
-        Some(_) => {
-            let text = "another live session holds this consumer name (duplicate)";
-            Err(Error::new(ErrorKind::DuplicateConsumer, text))
-        }
-        None if state.names() >= broker.config.max_names => {
-            let text = "the realm holds as many names as it may";
-            Err(Error::new(ErrorKind::RateLimited, text))
-        }
-        None => {
-            let hello = ConsumerHello {
-                name: request.consumer.clone(),
-                id: request.id.clone(),
-                instance: None,
-                gap: false,
-            };
-            takeover::take(state, member, &hello);
-            Ok(())
-        }
+/// The name must be this session's, see [`Broker::subscriber`]; a newer one may have taken it since.
+fn check_name(state: &State, member: &Arc<Member>, request: &SubscribeRequest) -> Result<()> {
+    let holder = state.consumer_holder(&request.consumer);
+    if holder.is_some_and(|holder| Arc::ptr_eq(holder, member)) {
+        return Ok(());
     }
+    let text = "this session does not hold the consumer name (duplicate)";
+    Err(Error::new(ErrorKind::DuplicateConsumer, text))
 }
 
 fn check_queue(
@@ -275,10 +274,7 @@ fn opened(
         let realm = listener.member.realm_state();
         attach::withdraw(broker, realm, &mut state, listener, queue::Leave::Closed);
         listener.member.names.lock().listeners.swap_remove(&place);
-        if let Some(consumer) = state.consumers.get_mut(&request.consumer) {
-            consumer.subscriptions.swap_remove(&request.key);
-        }
-        state.unwatch(&request.consumer, &request.key);
+        state.drop_subscription(&request.consumer, &request.key);
         return Err(error);
     }
     if listener.slot.get().is_none() {
@@ -294,7 +290,6 @@ pub(super) fn recall(state: &mut State, record: &QueueRecord) {
     let Some(name) = &settings.consumer else {
         return;
     };
-    let key = Arc::new(record.spec.key.clone());
     let consumer = state
         .consumers
         .entry(name.clone())
@@ -305,7 +300,7 @@ pub(super) fn recall(state: &mut State, record: &QueueRecord) {
     }
     let defaults = SubscriptionOptions::default();
     let request = SubscribeRequest {
-        key: key.clone(),
+        key: Arc::new(record.spec.key.clone()),
         consumer: name.clone(),
         id: None,
         consumer_id: ConsumerId::parse(&record.spec.name).ok().filter(|_| is_own),
@@ -320,12 +315,9 @@ pub(super) fn recall(state: &mut State, record: &QueueRecord) {
         owner: settings.owner.clone(),
         filter: None,
     };
-    consumer
-        .subscriptions
-        .insert(key.clone(), Arc::new(request));
     consumer.id = settings
         .consumer_meta
         .clone()
         .unwrap_or_else(|| name.shared().clone());
-    state.watch(name, &key);
+    state.keep(&Arc::new(request));
 }

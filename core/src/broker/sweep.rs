@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Broker;
-use super::realm::{Realm, SlotKey, State};
+use super::realm::{Realm, SlotKey};
 use crate::model::{ConsumerName, ProducerName};
 use crate::store::QueueId;
 
@@ -44,8 +44,10 @@ pub(super) async fn run(broker: Weak<Broker>) {
 
 /// One round over everything; see [`Broker::sweep`].
 pub(super) async fn round(broker: &Arc<Broker>) {
+    if broker.evicts_idle() {
+        idle_names(broker);
+    }
     for realm in broker.realms() {
-        idle_names(broker, &realm);
         let entries: Vec<_> = realm.routes.read().iter().cloned().collect();
         entries.iter().for_each(|entry| entry.refresh());
         old_queues(broker, &realm).await;
@@ -74,8 +76,16 @@ async fn tidy(broker: &Arc<Broker>) {
     }
 }
 
-/// Names that nobody has held for a while leave the live tables; queues stay (wire §10.3).
-fn idle_names(broker: &Broker, realm: &Realm) {
+/// Names that nobody has held for a while leave the live tables; queues stay (wire §10.3). How many.
+pub(super) fn idle_names(broker: &Broker) -> usize {
+    let realms = broker.realms();
+    realms
+        .iter()
+        .map(|realm| idle_names_of(broker, realm))
+        .sum()
+}
+
+fn idle_names_of(broker: &Broker, realm: &Realm) -> usize {
     let now = broker.clock().elapsed();
     let is_idle = |since: Duration| now.saturating_sub(since) >= broker.config.idle_ttl;
     let mut state = realm.state.lock();
@@ -85,8 +95,8 @@ fn idle_names(broker: &Broker, realm: &Realm) {
         .filter(|(_, consumer)| consumer.holder.is_none() && is_idle(consumer.offline_since))
         .map(|(name, _)| name.clone())
         .collect();
-    for name in consumers {
-        drop_consumer(&mut state, &name);
+    for name in &consumers {
+        state.drop_consumer(name);
     }
     let producers: Vec<ProducerName> = state
         .producers
@@ -94,18 +104,10 @@ fn idle_names(broker: &Broker, realm: &Realm) {
         .filter(|(_, producer)| producer.holder.is_none() && is_idle(producer.offline_since))
         .map(|(name, _)| name.clone())
         .collect();
-    for name in producers {
-        state.producers.remove(&name);
+    for name in &producers {
+        state.producers.remove(name);
     }
-}
-
-fn drop_consumer(state: &mut State, name: &ConsumerName) {
-    let Some(consumer) = state.consumers.remove(name) else {
-        return;
-    };
-    for key in consumer.subscriptions.keys() {
-        state.unwatch(name, key);
-    }
+    consumers.len() + producers.len()
 }
 
 /// Remembered subscriptions without an attach for their whole ttl; a plain one stays while something

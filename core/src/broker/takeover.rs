@@ -3,17 +3,17 @@
 //! Also the end of a session. Knows no wire; a silent holder is probed through its outbox.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 use super::attach;
 use super::awareness::{self, Mail};
 use super::listen::Listener;
-use super::matches::NO_TTL;
+use super::matches::{NO_TTL, Standing};
 use super::member::Member;
 use super::ports::Notice;
 use super::queue;
 use super::realm::{Consumer, Producer, State};
-use super::request::{ConsumerHello, Leave, ProducerHello};
+use super::request::{ConsumerHello, Leave, ProducerHello, SubscribeRequest};
 use super::{Answer, Broker, ready};
 use crate::clock::Elapsed;
 use crate::model::{ConsumerName, ProducerName};
@@ -28,9 +28,40 @@ pub(super) fn consumer(
     member: &Arc<Member>,
     hello: ConsumerHello,
 ) -> Answer<()> {
-    if let Err(error) = may_register(broker, member, hello.name.is_anonymous()) {
-        return ready(Err(error));
+    match may_register(broker, member, hello.name.is_anonymous()) {
+        Ok(()) => win(broker, member, hello),
+        Err(error) => ready(Err(error)),
     }
+}
+
+/// See [`Broker::subscriber`]. There is no anonymous policy here (wire §2.5).
+pub(super) fn subscriber(
+    broker: &Arc<Broker>,
+    member: &Arc<Member>,
+    request: &SubscribeRequest,
+) -> Answer<()> {
+    let is_own = {
+        let state = member.realm_state().state.lock();
+        let holder = state.consumer_holder(&request.consumer);
+        holder.is_some_and(|holder| Arc::ptr_eq(holder, member))
+    };
+    if is_own {
+        return ready(Ok(()));
+    }
+    let hello = ConsumerHello {
+        name: request.consumer.clone(),
+        id: request.id.clone(),
+        instance: None,
+        gap: false,
+    };
+    match may_register(broker, member, false) {
+        Ok(()) => win(broker, member, hello),
+        Err(error) => ready(Err(error)),
+    }
+}
+
+/// Takes a consumer's name, from a silent holder too.
+fn win(broker: &Arc<Broker>, member: &Arc<Member>, hello: ConsumerHello) -> Answer<()> {
     let holder = match claim(broker, member, &hello) {
         Ok(None) => return ready(Ok(())),
         Ok(Some(holder)) => holder,
@@ -223,9 +254,8 @@ pub(super) fn producer(
         let producer = state.producers.get_mut(&hello.name);
         let was_instance = producer.and_then(|producer| {
             if let Some(ttl) = ttl {
-                producer
-                    .default_ttl
-                    .store(ttl, std::sync::atomic::Ordering::Relaxed);
+                let default_ttl = &producer.standing.default_ttl;
+                default_ttl.store(ttl, Ordering::Relaxed);
             }
             std::mem::replace(&mut producer.instance, hello.instance.clone())
         });
@@ -254,6 +284,7 @@ fn hold(
         .entry(name.clone())
         .or_insert_with(Producer::new);
     producer.id = id;
+    producer.standing.is_held.store(true, Ordering::Release);
     let before = producer.holder.replace(member.clone());
     let same = before
         .as_ref()
@@ -269,33 +300,34 @@ fn hold(
     (before.filter(|_| !same), same)
 }
 
-/// PRODUCE under a name that no live session holds registers it (wire §2.5). The default ttl of the
-/// name, whoever holds it.
+/// PRODUCE under a name that no live session holds registers it (wire §2.5). What is to be seen of
+/// the name, whoever holds it.
 pub(super) fn bind_producer(
     broker: &Arc<Broker>,
     member: &Arc<Member>,
     name: &ProducerName,
     id: Option<&str>,
-) -> Arc<AtomicU64> {
-    let (ttl, list) = {
+) -> Arc<Standing> {
+    let (standing, list) = {
         let mut state = member.realm_state().state.lock();
         let held = state.producers.get(name);
         if let Some(producer) = held.filter(|producer| producer.holder.is_some()) {
-            return producer.default_ttl.clone();
+            return producer.standing.clone();
         }
         if member.has_left() || (held.is_none() && state.names() >= broker.config.max_names) {
-            return Arc::new(AtomicU64::new(NO_TTL));
+            return Standing::new();
         }
         hold(&mut state, member, name, id.map(Arc::from));
-        let ttl = state.producers.get_mut(name).map(|producer| {
+        let standing = state.producers.get_mut(name).map(|producer| {
             // Which client object this is has not been said.
             producer.instance = None;
-            producer.default_ttl.clone()
+            producer.standing.clone()
         });
-        (ttl, awareness::producer_online(broker, &state, name))
+        let list = awareness::producer_online(broker, &state, name);
+        (standing, list)
     };
     list.send_paced(broker, member);
-    ttl.unwrap_or_else(|| Arc::new(AtomicU64::new(NO_TTL)))
+    standing.unwrap_or_else(Standing::new)
 }
 
 /// See [`Broker::leave`].
@@ -331,6 +363,7 @@ pub(super) fn leave(broker: &Arc<Broker>, member: &Arc<Member>, how: Leave) {
                     .is_some_and(|holder| Arc::ptr_eq(holder, member))
             {
                 producer.holder = None;
+                producer.standing.is_held.store(false, Ordering::Release);
                 producer.offline_since = now;
             }
         }
@@ -376,7 +409,7 @@ impl Producer {
             holder: None,
             instance: None,
             offline_since: Elapsed::ZERO,
-            default_ttl: Arc::new(AtomicU64::new(NO_TTL)),
+            standing: Standing::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What users see of the broker's verbs, over the memory store and recorded outboxes.
 
 mod bounds;
+mod endings;
 mod gate;
 mod groups;
 mod harness;

@@ -7,10 +7,10 @@ use super::awareness::{self, Mail};
 use super::member::Member;
 use super::queue;
 use super::realm::{Realm, SlotKey, State};
+use super::registry;
 use super::request::{SubscribeRequest, Unsubscribe, UnsubscribeRequest, Unsubscribed};
-use super::subscribe;
 use super::{Answer, Broker, ready};
-use crate::model::{ConsumerId, ConsumerName, Key};
+use crate::model::{ConsumerId, ConsumerName, Key, fold};
 use crate::store::{QueueId, QueueKind};
 use crate::{Error, ErrorKind, Result};
 
@@ -24,6 +24,7 @@ pub(super) fn unsubscribe(
     let mut mails = Vec::new();
     let mut queues = Vec::new();
     let mut done = Unsubscribed::default();
+    let mut is_own = false;
     {
         let mut state = realm.state.lock();
         let names = match names(&state, member, request) {
@@ -33,12 +34,13 @@ pub(super) fn unsubscribe(
         for name in names {
             for key in keys(&state, &name, &request.what) {
                 let id = request.consumer_id.as_ref();
+                is_own |= find(&state, &name, &key, None).is_some();
                 match find(&state, &name, &key, id) {
                     Some(Found::Subscription) if request.detach => {
                         detach(broker, member, &mut state, &name, &key);
                     }
                     Some(Found::Subscription) => {
-                        let (mail, queue) = end(broker, member, &mut state, &name, &key, id);
+                        let (mail, queue) = end(broker, member, &mut state, &name, &key, request);
                         mails.push(mail);
                         queues.extend(queue);
                     }
@@ -49,6 +51,10 @@ pub(super) fn unsubscribe(
                 }
                 done.removed += 1;
             }
+        }
+        if !is_own && request.consumer.is_none() && is_anybodys(realm, &request.what) {
+            let text = "nobody on this session has this subscription, somebody else has";
+            return ready(Err(Error::new(ErrorKind::Forbidden, text)));
         }
     }
     mails.into_iter().for_each(Mail::send);
@@ -119,14 +125,30 @@ fn keys(state: &State, name: &ConsumerName, what: &Unsubscribe) -> Vec<Arc<Key>>
     let Some(consumer) = state.consumers.get(name) else {
         return Vec::new();
     };
+    let text = match what {
+        Unsubscribe::Key(key) => return vec![key.clone()],
+        Unsubscribe::Text(text) => text,
+    };
+    let named = |is_meant: &dyn Fn(&str) -> bool| {
+        let keys = consumer.subscriptions.keys();
+        let meant = keys.filter(|key| is_meant(&key.wire_name()));
+        meant.cloned().collect::<Vec<_>>()
+    };
+    // All events of a producer have two names that differ in case only.
+    let exact = named(&|name| name == &**text);
+    if !exact.is_empty() {
+        return exact;
+    }
+    let folded = fold(text);
+    named(&|name| fold(name) == folded)
+}
+
+/// Whether any consumer has or left a subscription to what is meant.
+fn is_anybodys(realm: &Realm, what: &Unsubscribe) -> bool {
+    let routes = realm.routes.read();
     match what {
-        Unsubscribe::Text(text) => {
-            let keys = consumer.subscriptions.keys();
-            keys.filter(|key| key.wire_name() == **text)
-                .cloned()
-                .collect()
-        }
-        Unsubscribe::Key(key) => vec![key.clone()],
+        Unsubscribe::Key(key) => routes.get(key).is_some(),
+        Unsubscribe::Text(text) => routes.has_name(text),
     }
 }
 
@@ -167,43 +189,29 @@ fn end(
     state: &mut State,
     name: &ConsumerName,
     key: &Arc<Key>,
-    id: Option<&ConsumerId>,
+    what: &UnsubscribeRequest,
 ) -> (Mail, Option<QueueId>) {
     let realm = member.realm_state();
     let mail = awareness::unsubscribed(broker, state, name, key);
-    let request = state
-        .consumers
-        .get_mut(name)
-        .and_then(|consumer| consumer.subscriptions.swap_remove(key));
-    state.unwatch(name, key);
+    let request = state.drop_subscription(name, key);
     let place = (key.clone(), name.clone());
     let listener = member.names.lock().listeners.swap_remove(&place);
     if let Some(listener) = &listener {
+        // Should its queue be opened only now, it is not to be remembered.
+        let _ = listener.ended.set(what.purge);
         attach::withdraw(broker, realm, state, listener, queue::Leave::Unsubscribed);
     }
-    let slot_key = match request.and_then(|request| subscribe::identity(&request)) {
-        Some((kind, id)) => Some((key.clone(), kind, id)),
-        None => own_slot(state, name, key, id),
-    };
+    let slot_key = request.and_then(|request| registry::slot_key(&request));
+    let slot_key = slot_key.or_else(|| own_slot(state, name, key, what.consumer_id.as_ref()));
     let queue = slot_key.and_then(|slot_key| release(realm, state, &slot_key));
     (mail, queue)
 }
 
-/// Takes a queue that nobody else uses out of the tables.
-fn release(realm: &Realm, state: &mut State, slot_key: &SlotKey) -> Option<QueueId> {
+/// Takes a queue that nobody uses any more out of the tables.
+pub(super) fn release(realm: &Realm, state: &mut State, slot_key: &SlotKey) -> Option<QueueId> {
     let slot = state.slots.get(slot_key)?;
-    if slot.is_attached() || is_shared(state, slot_key) {
+    if slot.is_attached() || state.is_used(slot_key) {
         return None;
     }
     realm.forget(state, slot_key).map(|slot| slot.id)
-}
-
-/// Whether another consumer, connected or not, subscribes by the same group or consumer id.
-fn is_shared(state: &State, slot_key: &SlotKey) -> bool {
-    let (key, kind, id) = slot_key;
-    state.consumers.values().any(|consumer| {
-        let request = consumer.subscriptions.get(key);
-        let identity = request.and_then(|request| subscribe::identity(request));
-        identity.is_some_and(|(other, name)| other == *kind && name == *id)
-    })
 }

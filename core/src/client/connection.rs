@@ -131,10 +131,21 @@ impl Connection {
         answer
     }
 
-    /// Stops dispatching and renewing a subscription without telling the server, which goes on
-    /// sending until this connection ends; a durable one queues from then on (P5).
+    /// Takes no more of a subscription and does not renew it: a durable one stays at the server,
+    /// which queues for it from now on, as if this connection had ended; a plain one ends (P5).
     pub fn detach(&self, id: u32) {
-        let detached = self.shared().state.lock().subscriptions.remove(id);
+        let shared = self.shared();
+        let mut state = shared.state.lock();
+        let entry = state.subscriptions.entries.get(&id);
+        if entry.is_some_and(|entry| !entry.subscribe.durable) {
+            drop(state);
+            // Or it would begin again by itself with the name.
+            drop(self.unsubscribe(id, false));
+            return;
+        }
+        let detached = state.detach(id);
+        drop(state);
+        shared.wake.notify_one();
         drop(detached);
     }
 

@@ -76,7 +76,7 @@ impl Consumer {
 }
 
 /// The messages of one subscription. Ends with the connection. Dropping it leaves a durable
-/// subscription in place (P5).
+/// subscription in place, whose messages wait from then on; a plain one ends (P5).
 #[derive(Debug)]
 pub struct Messages {
     id: u32,

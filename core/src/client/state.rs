@@ -300,7 +300,20 @@ impl State {
         Ok(())
     }
 
+    /// Forgets a subscription that stays at the server, which is told to send no more of it; without
+    /// a link it does not send. What was forgotten comes back, to be dropped outside the lock.
+    pub(super) fn detach(&mut self, id: u32) -> Option<Entry> {
+        let entry = self.subscriptions.remove(id)?;
+        if self.is_up && entry.was_sent {
+            // Before it, or what is acked here would be delivered again.
+            self.flush_acks();
+            verbs::detach(&mut self.line, &entry.subscribe);
+        }
+        Some(entry)
+    }
+
     fn send_unsubscribe(&mut self, id: u32) {
+        self.flush_acks();
         let reply = self.request(Request::Unsubscribe(id));
         if let Some(goodbye) = self.subscriptions.goodbyes.get_mut(&id) {
             goodbye.was_sent = true;

@@ -94,6 +94,16 @@ pub(super) fn unsubscribe(out: &mut Vec<u8>, subscribe: &Subscribe, purge: bool,
     });
 }
 
+/// UNSUBSCRIBE that ends the deliveries and leaves the subscription in place (P5).
+pub(super) fn detach(out: &mut Vec<u8>, subscribe: &Subscribe) {
+    frames::event(out, "\"UNSUBSCRIBE\"", None, &[], 128, |out| {
+        let mut object = Object::open(out);
+        key(&mut object, subscribe);
+        object.flag("detach", true);
+        object.close();
+    });
+}
+
 fn key(object: &mut Object<'_>, subscribe: &Subscribe) {
     object.text("event", &*subscribe.event);
     object.text(

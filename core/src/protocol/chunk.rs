@@ -35,8 +35,8 @@ const PIECE_COST: usize = 64;
 pub enum Step {
     /// More are needed.
     Partial,
-    /// It was there before, or belongs to a transfer that was completed.
-    Ignored,
+    /// It belongs to a transfer that was completed.
+    Repeated,
     /// The transfer has at least this many bytes, which is more than allowed; it is gone.
     TooLarge(u64),
     /// It belongs to a transfer that was dropped before, for its size (in bytes) if that is given.
@@ -85,7 +85,7 @@ impl Ended {
         let is_known = chunk.total == Some(pieces.len() as u64)
             && known
                 .is_some_and(|known| piece.is_some_and(|Wtf8(piece)| checksum(&piece) == *known));
-        is_known.then_some(Step::Ignored)
+        is_known.then_some(Step::Repeated)
     }
 }
 
@@ -243,7 +243,7 @@ impl Assembler {
 
     fn join(&mut self, id: &str) -> Result<Step> {
         let Some(transfer) = self.close(id) else {
-            return Ok(Step::Ignored);
+            return Ok(Step::Repeated);
         };
         let pieces = transfer.pieces.values();
         self.remember(

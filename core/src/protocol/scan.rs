@@ -243,29 +243,18 @@ pub(super) fn plain_length(bytes: &[u8]) -> usize {
         }
         length += 8;
     }
-    // … long texts go by blocks, a loop the compiler turns into vector instructions …
-    let special = |any: bool, byte: &u8| any | is_special(*byte);
-    for block in bytes[length..].as_chunks::<32>().0 {
-        if block.iter().fold(false, special) {
-            break;
-        }
-        length += 32;
+    // … long texts go by what the processor has: to the end of the text first, then back over it.
+    let rest = &bytes[length..];
+    let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+    let text = &rest[..end];
+    if text.iter().fold(u8::MAX, |least, byte| least.min(*byte)) >= CONTROL {
+        return length + end;
     }
-    // … and the rest by words again.
-    for word in bytes[length..].as_chunks::<8>().0 {
-        if let Some(plain) = plain_in_word(*word) {
-            return length + plain;
-        }
-        length += 8;
-    }
-    let rest = bytes[length..].iter();
-    length + rest.take_while(|byte| !is_special(**byte)).count()
+    length + text.iter().take_while(|byte| **byte >= CONTROL).count()
 }
 
-#[inline]
-fn is_special(byte: u8) -> bool {
-    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
-}
+/// Bytes below are control characters.
+const CONTROL: u8 = 0x20;
 
 /// How many of eight bytes come before the first special one; `None` if none is special.
 #[inline]

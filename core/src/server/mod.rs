@@ -13,15 +13,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Mutex;
 
-use crate::Result;
 use crate::broker::{Broker, BrokerConfig};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::session::{Frames, SessionConfig, Sessions};
+use crate::protocol::outbound;
+use crate::session::{Frames, Links, SessionConfig, Sessions};
 use crate::store::{Bounds, Durability, SharedStore, Store as _, StoreHealth, SwapStore};
 use crate::transport::{self, Transport};
+use crate::{Error, ErrorKind, Result};
 
 pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage};
 use housekeeping::Housekeeping;
@@ -50,6 +52,7 @@ pub struct Server {
     bounds: Bounds,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    links: Arc<Links>,
     transport: Transport,
     housekeeping: Housekeeping,
     closed: Mutex<Option<Result<()>>>,
@@ -81,8 +84,8 @@ impl Server {
         housekeeping
             .run(async move { opening.open().await })
             .await?;
-        let transport = match Self::listen(&config, &broker, &clock) {
-            Ok(transport) => transport,
+        let (transport, links) = match Self::listen(&config, &broker, &clock) {
+            Ok(listening) => listening,
             Err(error) => {
                 let closing = broker.clone();
                 let close = async move { closing.close(Duration::from_secs(1)).await };
@@ -103,6 +106,7 @@ impl Server {
             bounds: config.bounds,
             clock,
             metrics,
+            links,
             transport,
             housekeeping,
             closed: Mutex::new(None),
@@ -113,7 +117,7 @@ impl Server {
         config: &ServerConfig,
         broker: &Arc<Broker>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<Transport> {
+    ) -> Result<(Transport, Arc<Links>)> {
         let listener = transport::bind(config.host.as_deref(), config.port)?;
         let sessions = Sessions::new(
             broker.clone(),
@@ -125,14 +129,16 @@ impl Server {
                 max_message_bytes: config.transport.max_message_bytes,
             },
         );
+        let links = sessions.links().clone();
         let services: Vec<(String, Arc<dyn transport::Service>)> = vec![("/".to_owned(), sessions)];
-        Transport::start(
+        let transport = Transport::start(
             listener,
             config.transport.clone(),
             services,
             transport::refuse_all(),
             clock.clone(),
-        )
+        )?;
+        Ok((transport, links))
     }
 
     /// Where it listens; the port that was picked if 0 was asked for.
@@ -220,6 +226,26 @@ impl Server {
         self.store.backup(path.into()).await
     }
 
+    /// Sends an event to the session with this socket id, or to all: beside the broker, to whatever
+    /// the clients listen for. A session whose line is full, or with `volatile` one for which
+    /// anything waits, does not get it (P23). How many do.
+    ///
+    /// # Errors
+    /// `bad_command` for an event name that is empty or longer than 1,024 bytes, and for a payload
+    /// that is no JSON.
+    pub fn emit(&self, to: Option<&str>, emit: &Emit<'_>) -> Result<usize> {
+        let bad = |text: &str| Error::new(ErrorKind::BadCommand, text);
+        if !(1..=MAX_EVENT).contains(&emit.event.len()) {
+            return Err(bad("an event's name has 1 to 1024 bytes"));
+        }
+        if serde_json::from_str::<serde::de::IgnoredAny>(emit.payload).is_err() {
+            return Err(bad("the payload is no JSON"));
+        }
+        let mut frames = Vec::new();
+        outbound::raw_event(&mut frames, emit.event, emit.payload, emit.attachments);
+        Ok(self.links.offer(to, &Bytes::from(frames), emit.volatile))
+    }
+
     /// Stops: refuses new work, gives what was sent a moment to arrive, closes every connection and
     /// the store, frees port and threads (P32). Any time, repeatedly; later calls wait for the first.
     ///
@@ -254,6 +280,21 @@ async fn open_store(config: &ServerConfig) -> Result<SharedStore> {
     let bounds = config.bounds.clone();
     config.storage.open(bounds, &config.clock).await
 }
+
+/// An event that [`Server::emit`] sends.
+#[derive(Debug, Clone, Copy)]
+pub struct Emit<'a> {
+    /// Its name, 1 to 1,024 bytes.
+    pub event: &'a str,
+    /// JSON text, with placeholders for the attachments.
+    pub payload: &'a str,
+    /// Binary parts in the order of their placeholders.
+    pub attachments: &'a [Bytes],
+    /// Only to who has nothing waiting.
+    pub volatile: bool,
+}
+
+const MAX_EVENT: usize = 1_024;
 
 /// The broker's settings, with those that stand elsewhere in the server's.
 fn broker_config(config: &ServerConfig) -> BrokerConfig {

@@ -77,7 +77,7 @@ impl Session {
                 tracing::debug!(socket = self.link.socket_id(), "{}", refused.error);
                 self.replies.close();
             }
-            Answer::Ignore => tracing::debug!("ignored: {}", refused.error),
+            Answer::Ignore if reply.is_none() => tracing::debug!("ignored: {}", refused.error),
             _ => self
                 .replies
                 .push(|out| outbound::refused(out, reply, refused)),

@@ -1,7 +1,8 @@
 //! CONSUMER, PRODUCER, SUBSCRIBE, UNSUBSCRIBE: names and subscriptions of a session, in order.
 //!
-//! CONSUMER may wait while a silent holder of the name is probed (P22). What names and subscribes
-//! behind it is held back until then; everything else of the session goes on.
+//! CONSUMER, and SUBSCRIBE under a name that is not the session's yet, may wait while a silent holder
+//! of the name is probed (P22). What names and subscribes behind it is held back until then;
+//! everything else of the session goes on.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,7 +24,7 @@ use crate::{Error, ErrorKind, Result, broker};
 use super::Session;
 use super::replies::Replies;
 
-/// Verbs held back behind one CONSUMER; the client is not read meanwhile if there are more.
+/// Verbs held back behind one that waits for its name; the client is not read meanwhile if there are more.
 const MAX_HELD: usize = 4_096;
 
 /// The names side of a session; outlives the read that called it.
@@ -37,12 +38,15 @@ pub(super) struct Identity {
 
 #[derive(Default)]
 struct Line {
-    /// A verb is being run, or a CONSUMER waits to be decided.
+    /// A verb is being run, or waits for its name.
     is_busy: bool,
     is_paused: bool,
     has_ended: bool,
     held: VecDeque<Held>,
 }
+
+/// What is still to wait for before the next verb may run.
+type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 enum Held {
     Consumer(ConsumerHello, Option<u64>),
@@ -145,7 +149,7 @@ impl Identity {
         self.drive();
     }
 
-    /// Works the line off, until a CONSUMER has to wait.
+    /// Works the line off, until a verb has to wait for its name.
     fn drive(self: &Arc<Self>) {
         while let Some(verb) = self.next() {
             if let Some(waiting) = self.run(verb) {
@@ -179,47 +183,51 @@ impl Identity {
         verb
     }
 
-    /// What is still to wait for before the next verb may run.
-    fn run(self: &Arc<Self>, verb: Held) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    fn run(self: &Arc<Self>, verb: Held) -> Option<Waiting> {
         match verb {
-            Held::Consumer(hello, reply) => return self.run_consumer(hello, reply),
+            Held::Consumer(hello, reply) => {
+                let claim = self.broker.consumer(&self.member, hello);
+                self.decide(claim, move |identity, outcome| match outcome {
+                    Ok(()) => identity.registered(reply),
+                    Err(error) => identity.refuse(&error, reply),
+                })
+            }
             Held::Subscribe(subscribe, reply) => self.run_subscribe(*subscribe, reply),
-            Held::Unsubscribe(unsubscribe, reply) => self.run_unsubscribe(unsubscribe, reply),
+            Held::Unsubscribe(unsubscribe, reply) => {
+                self.run_unsubscribe(unsubscribe, reply);
+                None
+            }
         }
-        None
     }
 
-    fn run_consumer(
+    /// Calls `then` when it is known whether the session has the name: now, or after waiting.
+    fn decide(
         self: &Arc<Self>,
-        hello: ConsumerHello,
-        reply: Option<u64>,
-    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
-        let mut answer = self.broker.consumer(&self.member, hello);
-        match poll_once(&mut answer) {
+        mut claim: Answer<()>,
+        then: impl FnOnce(&Self, Result<()>) + Send + 'static,
+    ) -> Option<Waiting> {
+        match poll_once(&mut claim) {
             Poll::Ready(outcome) => {
-                self.consumer_decided(outcome, reply);
+                then(self, outcome);
                 None
             }
             Poll::Pending => {
                 let identity = self.clone();
                 Some(Box::pin(async move {
-                    let outcome = answer.await;
-                    identity.consumer_decided(outcome, reply);
+                    let outcome = claim.await;
+                    then(&identity, outcome);
                 }))
             }
         }
     }
 
-    fn consumer_decided(&self, outcome: Result<()>, reply: Option<u64>) {
-        let Err(error) = outcome else {
-            self.registered(reply);
-            return;
-        };
+    /// The session does not get a name.
+    fn refuse(&self, error: &Error, reply: Option<u64>) {
         // Existing clients know these as ERROR events, whether or not they asked for a reply.
-        self.replies.push(|out| outbound::error(out, &error));
+        self.replies.push(|out| outbound::error(out, error));
         if let Some(id) = reply {
             self.replies
-                .push(|out| outbound::reply_error(out, id, &error));
+                .push(|out| outbound::reply_error(out, id, error));
         }
         if matches!(
             error.kind(),
@@ -236,7 +244,11 @@ impl Identity {
         }
     }
 
-    fn run_subscribe(self: &Arc<Self>, subscribe: Subscribe, reply: Option<u64>) {
+    fn run_subscribe(
+        self: &Arc<Self>,
+        subscribe: Subscribe,
+        reply: Option<u64>,
+    ) -> Option<Waiting> {
         let never_matches = subscribe.never_matches;
         let request = SubscribeRequest {
             key: Arc::new(subscribe.key),
@@ -247,6 +259,17 @@ impl Identity {
             owner: None,
             filter: None,
         };
+        let claim = self.broker.subscriber(&self.member, &request);
+        self.decide(claim, move |identity, outcome| match outcome {
+            Ok(()) => identity.subscribe_named(request, never_matches, reply),
+            Err(error) if error.kind() == ErrorKind::DuplicateConsumer => {
+                identity.refuse(&error, reply);
+            }
+            Err(error) => fail(&identity.replies, &error, reply),
+        })
+    }
+
+    fn subscribe_named(&self, request: SubscribeRequest, never_matches: bool, reply: Option<u64>) {
         let replies = self.replies.clone();
         finish(
             self.broker.subscribe(&self.member, request),

@@ -7,6 +7,7 @@
 mod dispatch;
 mod encode;
 mod identify;
+mod links;
 mod outbox;
 mod produce;
 mod replies;
@@ -23,6 +24,7 @@ use crate::transport::{Ending, Event, Handler, Hello, Link, Refusal, Service};
 
 pub(crate) use encode::Frames;
 use identify::Identity;
+pub(crate) use links::Links;
 use outbox::LinkOutbox;
 use replies::Replies;
 use transfers::Transfers;
@@ -45,6 +47,7 @@ pub(crate) struct Sessions {
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
     config: SessionConfig,
+    links: Arc<Links>,
 }
 
 impl Sessions {
@@ -58,7 +61,13 @@ impl Sessions {
             broker,
             clock,
             config,
+            links: Arc::default(),
         })
+    }
+
+    /// Its sessions by socket id.
+    pub(crate) fn links(&self) -> &Arc<Links> {
+        &self.links
     }
 }
 
@@ -71,6 +80,7 @@ impl Service for Sessions {
         let member = self
             .broker
             .join(&RealmId::default(), hello.socket_id, outbox);
+        self.links.add(&link);
         let replies = Replies::new(link.clone());
         let identity = Identity::new(
             self.broker.clone(),
@@ -82,6 +92,7 @@ impl Service for Sessions {
             broker: self.broker.clone(),
             clock: self.clock.clone(),
             config: self.config.clone(),
+            links: self.links.clone(),
             transfers: None,
             batch: None,
             envelope: None,
@@ -100,6 +111,7 @@ struct Session {
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
     config: SessionConfig,
+    links: Arc<Links>,
     link: Link,
     member: Arc<Member>,
     /// CONSUMER, SUBSCRIBE, UNSUBSCRIBE: one after the other, also while one waits.
@@ -160,6 +172,7 @@ impl Handler for Session {
             Ending::Broken => Leave::Failed,
             Ending::Silent | Ending::Ours => Leave::Returned,
         };
+        self.links.remove(&self.link);
         self.identity.end();
         self.flush();
         self.broker.leave(&self.member, how);

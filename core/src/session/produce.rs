@@ -12,13 +12,18 @@ use crate::{Error, ErrorKind};
 use crate::transport::Event;
 
 use super::Session;
-use super::transfers::Transfers;
+use super::transfers::{Outcome, Transfers};
 
 /// What may surround a message of the largest size in a transfer.
 const ENVELOPE: usize = 1 << 20;
 
 impl Session {
     pub(super) fn produce(&mut self, produce: &Produce<'_>, reply: Option<u64>) {
+        self.publish(produce, reply, None);
+    }
+
+    /// `outcome`: where to note that it was taken.
+    fn publish(&mut self, produce: &Produce<'_>, reply: Option<u64>, outcome: Option<Outcome>) {
         let from = produce.from.as_deref().unwrap_or(ANONYMOUS);
         if self.config.strict_from && !self.producers.iter().any(|name| **name == *from) {
             let message = format!("{from:?} is not a producer registered on this connection");
@@ -62,18 +67,25 @@ impl Session {
             due,
             owner: None,
         };
-        let reply = reply.map(|id| {
-            let replies = self.replies.clone();
-            let reply: broker::Reply = Box::new(move |outcome| {
-                replies.push(|out| match &outcome {
-                    Ok(published) => write_published(out, id, published),
-                    Err(error) => outbound::reply_error(out, id, error),
-                });
-            });
-            reply
-        });
+        let reply = (reply.is_some() || outcome.is_some()).then(|| self.answer(reply, outcome));
         let batch = self.batch.get_or_insert_default();
         self.broker.publish(&self.member, batch, request, reply);
+    }
+
+    fn answer(&self, id: Option<u64>, outcome: Option<Outcome>) -> broker::Reply {
+        let replies = self.replies.clone();
+        Box::new(move |result| {
+            if let (Some(outcome), Ok(published)) = (outcome, &result) {
+                // Called once.
+                let _ = outcome.set(*published);
+            }
+            replies.push(|out| match (&result, id) {
+                (Ok(published), Some(id)) => write_published(out, id, published),
+                (Ok(_), None) => {}
+                (Err(error), Some(id)) => outbound::reply_error(out, id, error),
+                (Err(error), None) => outbound::error(out, error),
+            });
+        })
     }
 
     /// A PRODUCE that differs from the last in its body alone; false: it is something else.
@@ -100,16 +112,45 @@ impl Session {
             Box::new(Transfers::new(max_bytes, self.link.clone()))
         });
         match transfers.add(chunk, now) {
-            Ok(Step::Partial | Step::Ignored) => {}
+            Ok(Step::Partial) => {}
+            Ok(Step::Repeated) => {
+                let known = transfers.outcome(&chunk.transfer);
+                self.repeated(known, reply);
+            }
             Ok(Step::TooLarge(size)) => self.refuse_transfer(Some(size), reply),
             // Its ERROR was written when it was dropped; a reply is owed all the same (P2).
             Ok(Step::Late(size)) if reply.is_some() => self.refuse_transfer(size, reply),
             Ok(Step::Late(_)) => {}
-            Ok(Step::Complete(text)) => match Produce::parse_joined(&text) {
-                Ok(produce) => self.produce(&produce, reply),
-                Err(error) => self.fail(&error, reply),
-            },
+            Ok(Step::Complete(text)) => {
+                let outcome = transfers.joined(&chunk.transfer);
+                match Produce::parse_joined(&text) {
+                    Ok(produce) => self.publish(&produce, reply, Some(outcome)),
+                    Err(error) => self.fail(&error, reply),
+                }
+            }
             Err(error) => self.fail(&error, reply),
+        }
+    }
+
+    /// A piece of a message that was joined before; a reply is owed all the same (P2).
+    fn repeated(&self, known: Option<broker::Published>, reply: Option<u64>) {
+        let Some(id) = reply else { return };
+        match known {
+            Some(published) => {
+                let repeat = broker::Published {
+                    queued: 0,
+                    delivered: 0,
+                    refused: 0,
+                    duplicate: true,
+                    ..published
+                };
+                self.replies.push(|out| write_published(out, id, &repeat));
+            }
+            None => {
+                let message = "a message that came under this transferId was refused or is still \
+                               under way, take another one to send it again";
+                self.fail(&Error::new(ErrorKind::ChunkDropped, message), reply);
+            }
         }
     }
 

@@ -1,7 +1,12 @@
 //! The chunk transfers of a session and the permit for what they hold (P25).
 //!
-//! Made by the first chunk: most sessions never send one. Knows no message.
+//! Made by the first chunk: most sessions never send one. Of messages it knows only what became of
+//! those that were joined last.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use crate::broker::Published;
 use crate::clock::Elapsed;
 use crate::protocol::chunk::{Assembler, Step};
 use crate::protocol::inbound::ProduceChunk;
@@ -10,11 +15,17 @@ use crate::{Error, ErrorKind, Result};
 
 /// Transfers up to this size need no permit.
 const FREE_BYTES: usize = 64 << 10;
+/// Joined messages whose outcome is remembered, as long as the assembler knows their pieces.
+const REMEMBERED: usize = 16;
+
+/// What became of a joined message, once it was taken.
+pub(super) type Outcome = Arc<OnceLock<Published>>;
 
 pub(super) struct Transfers {
     assembler: Assembler,
     /// For what the assembler holds, once that is more than a little.
     permit: Option<Permit>,
+    joined: VecDeque<(Box<str>, Outcome)>,
     link: Link,
 }
 
@@ -24,8 +35,28 @@ impl Transfers {
         Self {
             assembler: Assembler::new(max_bytes),
             permit: None,
+            joined: VecDeque::new(),
             link,
         }
+    }
+
+    /// A transfer was joined: where to note what becomes of its message.
+    pub(super) fn joined(&mut self, transfer: &str) -> Outcome {
+        self.joined.retain(|(id, _)| **id != *transfer);
+        if self.joined.len() == REMEMBERED {
+            self.joined.pop_front();
+        }
+        let outcome = Outcome::default();
+        self.joined.push_back((transfer.into(), outcome.clone()));
+        outcome
+    }
+
+    /// What became of the message of a transfer that was joined before; `None`: it was refused, is
+    /// not decided yet, or is not known any more.
+    pub(super) fn outcome(&self, transfer: &str) -> Option<Published> {
+        let mut joined = self.joined.iter();
+        let found = joined.find(|(id, _)| **id == *transfer)?;
+        found.1.get().copied()
     }
 
     /// Takes a piece, in any order.

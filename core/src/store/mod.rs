@@ -125,6 +125,16 @@ pub trait Store: Send + Sync + 'static {
     /// over their bound drops the oldest, counted.
     fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()>;
 
+    /// A forgotten queue of which something is left (P5), as it was when it was forgotten; `None`:
+    /// there is none with this id. [`update`](Store::update), [`settle`](Store::settle) and
+    /// [`browse`](Store::browse) speak of it as of any other (P9); it ends with its last entry. When
+    /// it comes back, it has the same id.
+    ///
+    /// A store that keeps no left-overs need not answer anything else than by default.
+    fn left_over(&self, _queue: QueueId) -> Pending<Option<QueueRecord>> {
+        Pending::ready(Ok(None))
+    }
+
     /// Settles entries of a queue; one answer per seq, in order.
     fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>>;
 

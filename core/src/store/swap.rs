@@ -353,6 +353,10 @@ impl Store for SwapStore {
         self.call(move |store| store.update(queue, change, now))
     }
 
+    fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
+        self.call(move |store| store.left_over(queue))
+    }
+
     fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
         self.call(move |store| store.settle(queue, seqs))
     }
@@ -442,7 +446,27 @@ impl Store for SwapStore {
         self.call(move |store| store.export(after, limit))
     }
 
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        self.call(move |store| store.begin_import(replace))
+    }
+
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        self.call(move |store| store.import(records))
+    }
+
+    fn end_import(&self) -> Pending<()> {
+        self.call(|store| store.end_import())
+    }
+
+    fn moved(&self, to: &str) -> Pending<()> {
+        let to = to.to_owned();
+        self.call(move |store| store.moved(&to))
+    }
+
     fn close(&self) -> Pending<()> {
         self.call(|store| store.close())
     }
 }
+
+#[cfg(test)]
+mod tests;

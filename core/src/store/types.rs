@@ -156,6 +156,9 @@ pub struct Appended {
     pub id: MessageId,
     /// It was stored before; nothing has changed.
     pub duplicate: bool,
+    /// It is held until it is due; of a duplicate: the first copy is, as far as the store knows its
+    /// id (P17).
+    pub delayed: bool,
     /// Where it was stored or refused. Empty for duplicates.
     pub placed: Vec<Placed>,
 }

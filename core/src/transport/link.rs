@@ -89,6 +89,11 @@ impl Link {
         self.0.conn.room()
     }
 
+    /// Bytes that wait to be written.
+    pub fn waiting(&self) -> usize {
+        self.0.conn.waiting()
+    }
+
     /// Asks for [`super::Handler::confirmed`] for everything pushed so far (P6): a ping behind it,
     /// at most one out at a time; asked again while one is out, another follows after its pong.
     pub fn confirm(&self) {

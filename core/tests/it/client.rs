@@ -95,6 +95,24 @@ async fn a_durable_message_waits_until_its_consumer_comes_back() {
 }
 
 #[tokio::test]
+async fn a_dropped_stream_leaves_what_comes_next_to_a_later_one() {
+    let (server, client) = server().await;
+    let orders = client.producer("orders").await.unwrap();
+    let billing = client.consumer("billing").await.unwrap();
+    let subscribe = || Subscribe::to("paid").from("orders").durable().acked();
+    drop(soon(billing.subscribe(subscribe())).await.unwrap());
+    // Another round trip of the same connection: the server has read what was said before.
+    let other = soon(billing.subscribe(Subscribe::to("other"))).await;
+    assert_eq!(send(&orders, "1").await.queued, 1);
+    let mut messages = soon(billing.subscribe(subscribe())).await.unwrap();
+    let message = soon(messages.next()).await.unwrap();
+    assert_eq!(message.attempt(), Some(1), "it was not sent before (P5)");
+    message.ack();
+    drop(other);
+    stop(server).await;
+}
+
+#[tokio::test]
 async fn bodies_around_the_chunk_border_arrive_once_and_equal() {
     let (server, client) = server().await;
     let orders = client.producer("orders").await.unwrap();

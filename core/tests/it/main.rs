@@ -16,3 +16,4 @@ mod layers;
 mod sqlite;
 mod stores;
 mod transport;
+mod wire;

@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 use crate::model::{Backoff, Message, MessageId, RetryPolicy};
-use crate::store::{LogId, Seq};
+use crate::store::{QueueId, Seq};
 
 mod machine;
 
-use super::super::ports::SessionId;
+use super::super::ports::{Nobody, SessionId};
 use super::super::queue::{Item, Leave, Mode, Outcome, Seat, Verdict, What};
-use super::link::NoLink;
+use super::link::NoHead;
 use super::maps::Maps;
 use super::{Input, Now, Slot, Start, State, Style};
 
@@ -102,7 +102,7 @@ pub(super) fn message(key: Option<&str>, expires: Option<Timestamp>, size: usize
 fn start(maps: &Maps, fresh: bool) -> Start {
     Start {
         is_caught_up: false,
-        log: Some(LogId(1)),
+        queue: Some(QueueId(1)),
         number: 7,
         low: maps.low,
         sent_before: if fresh {
@@ -114,6 +114,7 @@ fn start(maps: &Maps, fresh: bool) -> Start {
         marked: maps.sent,
         has_exceptions: !maps.rows.is_empty(),
         takes_all: true,
+        changed_at: 0,
         retry: RetryPolicy::default(),
         store_timeout: STORE_TIMEOUT,
     }
@@ -166,13 +167,14 @@ impl Bench {
         let retry = RetryPolicy::new(Some(self.max_attempts), Some(DELAY), Backoff::Fixed, None);
         let seat = Seat {
             session: SessionId(session),
-            outbox: Arc::new(NoLink),
-            head: Arc::new(NoLink),
+            outbox: Arc::new(Nobody),
+            head: Arc::new(NoHead),
             mode,
             prefetch,
             prefetch_bytes: 8 << 20,
             retry: retry.unwrap(),
             filter: None,
+            floor: self.maps.log.len() as Seq,
             lost: Arc::new(|_| ()),
         };
         let client = self.clients.entry(session).or_insert(Client {
@@ -222,7 +224,10 @@ impl Bench {
 
     pub(super) fn verdict(&mut self, slot: Slot, attempt: Option<u32>, what: What, tag: &str) {
         let item = match slot.seq() {
-            Some(seq) => Item::Stored { log: LogId(1), seq },
+            Some(seq) => Item::Stored {
+                queue: QueueId(1),
+                seq,
+            },
             None => Item::Volatile {
                 queue: 7,
                 n: slot.number(),
@@ -280,6 +285,7 @@ impl Bench {
             session,
             n,
             message,
+            behind: self.maps.log.len() as Seq,
         });
         Slot::live(n)
     }

@@ -41,11 +41,20 @@ pub(super) struct Fresh {
     sent_before: Seq,
     /// Except these, ascending.
     unsent: Vec<Seq>,
+    /// Entries up to it come from pages only.
+    paged_up_to: Seq,
 }
 
 impl Fresh {
-    /// A line that begins after `low`; `knows_all`: nothing is there that will not be fed.
-    pub(super) fn new(low: Seq, sent_before: Seq, unsent: Vec<Seq>, knows_all: bool) -> Self {
+    /// A line that begins after `low`; `knows_all`: nothing is there that will not be fed. Which
+    /// entries up to `changed_at` are for this queue only the store knows.
+    pub(super) fn new(
+        low: Seq,
+        sent_before: Seq,
+        unsent: Vec<Seq>,
+        knows_all: bool,
+        changed_at: Seq,
+    ) -> Self {
         Self {
             paged: VecDeque::new(),
             fed: VecDeque::new(),
@@ -55,6 +64,7 @@ impl Fresh {
             blind: !knows_all,
             sent_before,
             unsent,
+            paged_up_to: changed_at,
         }
     }
 
@@ -73,11 +83,6 @@ impl Fresh {
         self.head = self.head.max(seq);
     }
 
-    /// The last entry of the log, if we have heard of all.
-    pub(super) fn head(&self) -> Option<Seq> {
-        (!self.blind).then_some(self.head)
-    }
-
     /// Whether an entry may have been sent before this courier began.
     pub(super) fn was_sent(&self, seq: Seq) -> bool {
         seq <= self.sent_before && self.unsent.binary_search(&seq).is_err()
@@ -88,8 +93,10 @@ impl Fresh {
         self.blind = true;
     }
 
-    /// What is here from memory is to come from the pages instead.
-    pub(super) fn read_again(&mut self) {
+    /// What is here from memory is to come from the pages instead, and all that is still to come of
+    /// the entries up to `changed_at`.
+    pub(super) fn read_again(&mut self, changed_at: Seq) {
+        self.paged_up_to = self.paged_up_to.max(changed_at);
         self.fed.clear();
         self.fed_bytes = 0;
         self.blind = true;
@@ -150,7 +157,7 @@ impl Fresh {
         };
         let has_room = self.fed.is_empty()
             || (self.fed.len() < MOST_FED && self.fed_bytes + message.size() <= MOST_FED_BYTES);
-        if follows && has_room {
+        if follows && has_room && seq > self.paged_up_to {
             self.fed_bytes += message.size();
             self.fed.push_back((seq, message));
         }

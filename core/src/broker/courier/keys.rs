@@ -1,9 +1,13 @@
 //! Ordering keys: at most one unsettled entry of a key is out, the rest of it waits (P8).
 //!
-//! Knows slots only; where the entries themselves are is up to the courier.
+//! Stored entries and live copies of a queue share its keys; only the live copies of different
+//! sessions, which are subscriptions of their own, do not wait for each other. Knows slots only;
+//! where the entries themselves are is up to the courier.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::entry::Slot;
 
@@ -12,19 +16,27 @@ pub(super) const MOST_PARKED: usize = 10_000;
 /// And bytes of their messages.
 const MOST_PARKED_BYTES: usize = 64 << 20;
 
-/// A key within its scope: 0 for stored entries, a seat's own number for its live copies.
-type Scoped = (u32, Arc<str>);
+/// An entry, with its home: 0 for stored ones, a number of the session's for live copies.
+type Homed = (Slot, u32);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Line {
-    holder: Slot,
-    parked: VecDeque<(Slot, usize)>,
+    holders: SmallVec<[Homed; 1]>,
+    parked: VecDeque<(Homed, usize)>,
+}
+
+impl Line {
+    /// Whether one more may be out beside the holders.
+    fn takes(&self, home: u32) -> bool {
+        let apart = |(_, other): &Homed| *other != 0 && home != 0 && *other != home;
+        self.holders.iter().all(apart)
+    }
 }
 
 /// Who holds which key, and who waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    lines: HashMap<Scoped, Line>,
+    lines: HashMap<Arc<str>, Line>,
     parked: usize,
     bytes: usize,
 }
@@ -35,55 +47,60 @@ impl Keys {
         self.parked >= MOST_PARKED || self.bytes >= MOST_PARKED_BYTES
     }
 
-    /// Whether somebody holds the key.
-    pub(super) fn is_busy(&self, home: u32, key: &Arc<str>) -> bool {
-        !self.lines.is_empty() && self.lines.contains_key(&(home, Arc::clone(key)))
+    /// Whether no key is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Whether an entry with this key and home would have to wait.
+    pub(super) fn is_busy(&self, home: u32, key: &str) -> bool {
+        let line = self.lines.get(key);
+        line.is_some_and(|line| !line.parked.is_empty() || !line.takes(home))
     }
 
     /// Gives the key to `slot`, or parks it behind the holder: `false`.
     pub(super) fn claim(&mut self, home: u32, key: &Arc<str>, slot: Slot, size: usize) -> bool {
-        if let Some(line) = self.lines.get_mut(&(home, Arc::clone(key))) {
-            if line.holder == slot {
-                return true;
-            }
-            line.parked.push_back((slot, size));
-            self.parked += 1;
-            self.bytes += size;
-            return false;
+        let line = self.lines.entry(Arc::clone(key)).or_default();
+        if line.holders.iter().any(|(holder, _)| *holder == slot) {
+            return true;
         }
-        let line = Line {
-            holder: slot,
-            parked: VecDeque::new(),
-        };
-        self.lines.insert((home, Arc::clone(key)), line);
-        true
+        if line.parked.is_empty() && line.takes(home) {
+            line.holders.push((slot, home));
+            return true;
+        }
+        line.parked.push_back(((slot, home), size));
+        self.parked += 1;
+        self.bytes += size;
+        false
     }
 
-    /// `slot` is settled: the one that gets the key next, if it held it.
-    pub(super) fn release(&mut self, home: u32, key: &Arc<str>, slot: Slot) -> Option<Slot> {
-        let scoped = (home, Arc::clone(key));
-        let line = self.lines.get_mut(&scoped)?;
-        if line.holder != slot {
-            if let Some(at) = line.parked.iter().position(|(parked, _)| *parked == slot)
-                && let Some((_, size)) = line.parked.remove(at)
-            {
-                self.parked -= 1;
-                self.bytes -= size;
-            }
-            return None;
-        }
-        let Some((next, size)) = line.parked.pop_front() else {
-            self.lines.remove(&scoped);
-            return None;
+    /// `slot` is settled: who gets the key next.
+    pub(super) fn release(&mut self, key: &str, slot: Slot) -> SmallVec<[Slot; 1]> {
+        let mut next = SmallVec::new();
+        let Some(line) = self.lines.get_mut(key) else {
+            return next;
         };
-        self.parked -= 1;
-        self.bytes -= size;
-        line.holder = next;
-        Some(next)
-    }
-
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        let before = line.holders.len();
+        line.holders.retain(|(holder, _)| *holder != slot);
+        if line.holders.len() == before
+            && let Some(at) = line.parked.iter().position(|((own, _), _)| *own == slot)
+            && let Some((_, size)) = line.parked.remove(at)
+        {
+            self.parked -= 1;
+            self.bytes -= size;
+        }
+        while let Some(((first, home), size)) = line.parked.front().copied()
+            && line.takes(home)
+        {
+            line.parked.pop_front();
+            self.parked -= 1;
+            self.bytes -= size;
+            line.holders.push((first, home));
+            next.push(first);
+        }
+        if line.holders.is_empty() {
+            self.lines.remove(key);
+        }
+        next
     }
 }

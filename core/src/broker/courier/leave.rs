@@ -232,10 +232,8 @@ impl State {
             .copied()
             .collect();
         for slot in stored {
-            self.unplace(slot);
-            self.held.remove(&slot);
+            self.remove(slot);
         }
-        self.keys.clear();
         self.again.clear();
         self.due.clear();
         let end: Seq = self.fresh.clear().max(self.ledger.taken());

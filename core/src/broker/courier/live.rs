@@ -11,7 +11,6 @@ use crate::store::Seq;
 use super::super::ports::SessionId;
 use super::Effect;
 use super::entry::{Entry, Held, Place, Slot};
-use super::seats::Copy;
 use super::state::State;
 
 /// Live copies that wait for one session behind stored ones: as much as its line would take, so
@@ -21,17 +20,19 @@ pub(crate) const MOST_LIVE: usize = 65_536;
 pub(crate) const MOST_LIVE_BYTES: usize = 16 << 20;
 
 impl State {
-    /// A live copy for one session; dropped and counted if too many wait.
-    pub(super) fn take_live(&mut self, session: SessionId, n: u64, message: Arc<Message>) {
+    /// A live copy for one session; dropped and counted if too many wait. It goes behind what was
+    /// stored before the session came, and what its producer stored before it (P5, P8).
+    pub(super) fn take_live(
+        &mut self,
+        session: SessionId,
+        n: u64,
+        message: Arc<Message>,
+        behind: Seq,
+    ) {
         self.last_live = self.last_live.max(n);
         let Some(at) = self.seats.find(session) else {
             self.tally.dropped += 1;
             return;
-        };
-        let after = if self.is_backed() {
-            self.fresh.head()
-        } else {
-            Some(0)
         };
         let Some(post) = self.seats.get_mut(at) else {
             return;
@@ -45,8 +46,13 @@ impl State {
         }
         let mut entry = Entry::new(Slot::live(n), message, 0);
         entry.home = at + 1;
+        entry.after = behind.max(post.floor);
         post.live_bytes += size;
-        post.live.push_back(Copy { entry, after });
+        // Those of one producer are in order already.
+        let place = post
+            .live
+            .partition_point(|other| other.after <= entry.after);
+        post.live.insert(place, entry);
         self.live.insert(at);
     }
 
@@ -77,22 +83,19 @@ impl State {
         });
     }
 
-    /// Live copies that came while the end of the log was not known go behind what is up to `end`.
-    pub(super) fn place_live(&mut self, end: Seq) {
-        for at in &self.live {
-            if let Some(post) = self.seats.get_mut(*at) {
-                let waiting = post.live.iter_mut().rev();
-                for copy in waiting.take_while(|copy| copy.after.is_none()) {
-                    copy.after = Some(end);
-                }
-            }
-        }
-    }
-
     /// The stored entry that goes out next, if there is one to wait for.
     fn front(&self) -> Option<Seq> {
         let again = self.again.first().and_then(|slot| slot.seq());
         again.or_else(|| self.fresh.front().filter(|_| self.is_backed()))
+    }
+
+    /// Whether a live copy that could go has its turn before the stored entry `seq`.
+    pub(super) fn is_live_next(&self, seq: Seq) -> bool {
+        let mut posts = self.live.iter().filter_map(|at| self.seats.get(*at));
+        posts.any(|post| {
+            let first = post.live.front().filter(|_| !post.apart);
+            first.is_some_and(|entry| entry.after < seq && post.fits(entry.message.size()))
+        })
     }
 
     /// Whether the stored entry that held up live copies is out of their way.
@@ -140,7 +143,12 @@ impl State {
     fn next_live(&mut self, at: u32, front: Option<Seq>) -> Option<Slot> {
         loop {
             let post = self.seats.get_mut(at)?;
-            if let Some((slot, after)) = post.again.front().copied() {
+            let first = post.live.front();
+            let refused = post.again.front().copied().filter(|(_, after)| {
+                let is_later = |after| first.is_some_and(|entry| entry.after < after);
+                !after.is_some_and(is_later)
+            });
+            if let Some((slot, after)) = refused {
                 if let (Some(front), Some(after)) = (front, after)
                     && front <= after
                 {
@@ -156,29 +164,23 @@ impl State {
                 }
                 continue;
             }
-            let first = post.live.front()?;
-            let after = first.after?;
-            if front.is_some_and(|front| front <= after) {
+            let first = first?;
+            let key = first.message.key.as_ref();
+            let must_park = key.is_some_and(|key| self.keys.is_busy(at + 1, key));
+            if front.is_some_and(|front| front <= first.after) || (must_park && self.keys.is_full())
+            {
                 return None;
             }
-            let mut copy = post.live.pop_front()?;
-            copy.entry.after = after;
-            post.live_bytes -= copy.entry.message.size();
-            if copy.entry.message.is_expired(self.now.wall) {
+            let entry = post.live.pop_front()?;
+            let (slot, home, size) = (entry.slot, entry.home, entry.message.size());
+            post.live_bytes -= size;
+            if entry.message.is_expired(self.now.wall) {
                 self.tally.expired += 1;
                 continue;
             }
-            let (slot, home) = (copy.entry.slot, copy.entry.home);
-            let key = copy.entry.message.key.clone();
+            let key = entry.message.key.clone();
             let place = Place::Again;
-            let size = copy.entry.message.size();
-            self.held.insert(
-                slot,
-                Held {
-                    entry: copy.entry,
-                    place,
-                },
-            );
+            self.held.insert(slot, Held { entry, place });
             let is_free = key.is_none_or(|key| self.keys.claim(home, &key, slot, size));
             if is_free {
                 return Some(slot);

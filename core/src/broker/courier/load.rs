@@ -2,13 +2,14 @@
 //!
 //! Knows what is under way and what failed; the calls themselves are effects.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::{Elapsed, Timestamp};
 use crate::store::{Due, Entry as Stored, Page, PageLimit, Seq, Settled};
 use crate::{ErrorKind, Result};
 
-use super::super::queue::{Answer, Outcome};
+use super::super::queue::{Answer, Outcome, Verdict};
 use super::entry::{Entry, Held, Place, Slot};
 use super::keys::MOST_PARKED;
 use super::ledger::Backoff;
@@ -30,6 +31,15 @@ struct Lookup {
     answer: Option<Answer>,
 }
 
+/// A NACK or WORKING for an entry that is not in hand.
+struct Look {
+    seq: Seq,
+    deadline: Elapsed,
+    verdict: Verdict,
+    /// Because the store took too long.
+    is_answered: bool,
+}
+
 /// The reads of one courier.
 pub(super) struct Loading {
     page: bool,
@@ -44,6 +54,9 @@ pub(super) struct Loading {
     next_due: Option<Timestamp>,
     asked: Vec<Lookup>,
     asking: Vec<Lookup>,
+    /// One by one; the first may be under way.
+    looks: VecDeque<Look>,
+    looking: bool,
     pub(super) ask_backoff: Backoff,
 }
 
@@ -60,6 +73,8 @@ impl Loading {
             next_due: None,
             asked: Vec::new(),
             asking: Vec::new(),
+            looks: VecDeque::new(),
+            looking: false,
             ask_backoff: Backoff::default(),
         }
     }
@@ -93,12 +108,12 @@ impl Loading {
 
     /// Whether no id is being looked up.
     pub(super) fn is_idle(&self) -> bool {
-        self.asked.is_empty() && self.asking.is_empty()
+        self.asked.is_empty() && self.asking.is_empty() && self.looks.is_empty()
     }
 
     /// How many ids are being looked up.
     pub(super) fn asked(&self) -> usize {
-        self.asked.len() + self.asking.len()
+        self.asked.len() + self.asking.len() + self.looks.len()
     }
 
     /// Answers that have waited as long as they may; what they settle is kept (P27).
@@ -107,6 +122,14 @@ impl Loading {
         // They are in the order of their deadlines.
         for lookup in lookups.take_while(|lookup| lookup.deadline <= now) {
             if let Some(answer) = lookup.answer.take() {
+                effects.push(Effect::Answer(answer, Outcome::Kept));
+            }
+        }
+        let looks = self.looks.iter_mut();
+        for look in looks.take_while(|look| look.deadline <= now) {
+            if !std::mem::replace(&mut look.is_answered, true) {
+                let silent: Answer = Box::new(|_| ());
+                let answer = std::mem::replace(&mut look.verdict.answer, silent);
                 effects.push(Effect::Answer(answer, Outcome::Kept));
             }
         }
@@ -119,13 +142,22 @@ impl Loading {
             self.due_backoff.until,
             self.browse_backoff.until,
             self.ask_backoff.until,
-            self.asking.first().map(|first| first.deadline),
-            self.asked.first().map(|first| first.deadline),
+            unanswered(&self.asking),
+            unanswered(&self.asked),
+            self.looks
+                .iter()
+                .find(|look| !look.is_answered)
+                .map(|look| look.deadline),
             due.map(|due| now.elapsed + due.since(now.wall).min(LONGEST_WAIT)),
         ];
         let later = waits.into_iter().flatten().filter(|at| *at > now.elapsed);
         later.min()
     }
+}
+
+fn unanswered(lookups: &[Lookup]) -> Option<Elapsed> {
+    let mut open = lookups.iter().filter(|lookup| lookup.answer.is_some());
+    open.next().map(|lookup| lookup.deadline)
 }
 
 impl State {
@@ -139,6 +171,13 @@ impl State {
                 let seqs = loading.asking.iter().map(|lookup| lookup.seq).collect();
                 effects.push(Effect::Settle(seqs));
             }
+        }
+        if !loading.looking
+            && loading.ask_backoff.is_over(now)
+            && let Some(look) = loading.looks.front()
+        {
+            loading.looking = true;
+            effects.push(Effect::Look { seq: look.seq });
         }
         if !self.is_backed() || self.seats.is_empty() {
             return;
@@ -186,9 +225,6 @@ impl State {
                 self.loading.page_backoff.worked();
                 self.tally.expired += page.expired;
                 self.fresh.page(page);
-                if let Some(head) = self.fresh.head() {
-                    self.place_live(head);
-                }
                 if self.fresh.has_no_page() {
                     // Nothing in it was for this queue; `low` must not wait for something that is.
                     self.ledger.pass_up_to(self.fresh.read_up_to());
@@ -266,11 +302,7 @@ impl State {
             return;
         }
         let due = stored.due.unwrap_or_default();
-        let mut entry = Entry::excepted(stored);
-        if entry.attempts == 0 && self.fresh.was_sent(slot.number()) {
-            // Its row was written while it waited for its key; its first send was only marked.
-            entry.attempts = 1;
-        }
+        let entry = self.excepted(stored);
         let wait = due.since(self.now.wall).min(LONGEST_WAIT);
         let place = if wait > Duration::ZERO {
             let at = self.now.elapsed + wait;
@@ -296,15 +328,20 @@ impl State {
         }
     }
 
+    /// An exception as it is: where its row was written while it waited for its key, its first send
+    /// was only marked.
+    pub(super) fn excepted(&self, stored: Stored) -> Entry {
+        let was_sent = self.fresh.was_sent(stored.seq);
+        let mut entry = Entry::excepted(stored);
+        entry.attempts = entry.attempts.max(u32::from(was_sent));
+        entry
+    }
+
     /// An ACK for an entry that is not in hand: the store knows.
     pub(super) fn look_up(&mut self, seq: Seq, answer: Answer) {
         // Only what was out once can be settled so: an id that was guessed must not make an entry
         // disappear that is still to come.
-        let taken = self.ledger.taken();
-        let may_come = seq > taken || self.loading.is_reading();
-        if may_come && (seq <= taken || self.fresh.was_sent(seq)) {
-            self.skip.insert(seq);
-        }
+        self.skip_if_out(seq);
         self.loading.asked.push(Lookup {
             seq,
             deadline: self.now.elapsed + self.start.store_timeout,
@@ -338,6 +375,45 @@ impl State {
             }
         }
         self.tidy_skip();
+    }
+
+    /// A NACK or WORKING for an entry that is not in hand: the store knows where it is.
+    pub(super) fn look_at(&mut self, seq: Seq, verdict: Verdict) {
+        self.loading.looks.push_back(Look {
+            seq,
+            deadline: self.now.elapsed + self.start.store_timeout,
+            verdict,
+            is_answered: false,
+        });
+    }
+
+    pub(super) fn looked(&mut self, found: Result<Vec<Stored>>, effects: &mut Vec<Effect>) {
+        self.loading.looking = false;
+        let found = match found {
+            Ok(entries) => entries.into_iter().next(),
+            Err(error) if error.kind() == ErrorKind::DeliveryUnknown => None,
+            Err(_) => return self.failed_read(|loading| &mut loading.ask_backoff),
+        };
+        self.loading.ask_backoff.worked();
+        if let Some(look) = self.loading.looks.pop_front() {
+            let found = found.filter(|entry| entry.seq == look.seq);
+            self.judge_stored(Slot::stored(look.seq), look.verdict, found, effects);
+        }
+        self.tidy_skip();
+    }
+
+    /// Whether an entry that is not in hand may have been out.
+    pub(super) fn was_out(&self, seq: Seq) -> bool {
+        seq <= self.ledger.taken() || self.fresh.was_sent(seq)
+    }
+
+    /// What was out once ends while it is not in hand: no read that is to come, or under way, brings
+    /// it back.
+    pub(super) fn skip_if_out(&mut self, seq: Seq) {
+        let may_come = seq > self.ledger.taken() || self.loading.is_reading();
+        if may_come && self.was_out(seq) {
+            self.skip.insert(seq);
+        }
     }
 
     /// Forgets ended entries whose rows no read can bring any more. A read

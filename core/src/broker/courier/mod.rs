@@ -68,11 +68,12 @@ pub(super) enum Input {
     Feed(Seq, Arc<Message>),
     /// Entries up to this one are in the log and were not fed.
     Missed(Seq),
-    /// A live copy for one session.
+    /// A live copy for one session, whose producer has stored entries up to `behind` before it.
     Live {
         session: SessionId,
         n: u64,
         message: Arc<Message>,
+        behind: Seq,
     },
     /// Live copies for a session that were dropped, and counted, before they came here.
     Lost(SessionId, u64),
@@ -90,8 +91,8 @@ pub(super) enum Input {
     Wake,
     /// The backlog was dropped from the store.
     Purged,
-    /// Whether every entry is for this queue has changed.
-    TakesAll(bool),
+    /// Whether every entry is for this queue has changed for those after this one.
+    TakesAll { takes_all: bool, after: Seq },
     /// The outbox of a seat has taken the batch, or not.
     Offered { seat: u32, position: Option<u64> },
     /// Answers of the store.
@@ -100,6 +101,8 @@ pub(super) enum Input {
     Due(Result<Due>),
     /// See [`Effect::Browse`].
     Browsed(Result<Vec<Entry>>),
+    /// See [`Effect::Look`].
+    Looked(Result<Vec<Entry>>),
     /// See [`Effect::Write`].
     Written(Result<()>),
     /// See [`Effect::Settle`].
@@ -136,6 +139,8 @@ pub(super) enum Effect {
     Due(PageLimit),
     /// Look at exceptions by seq, due or not.
     Browse { after: Seq },
+    /// Look at one entry that is not in hand.
+    Look { seq: Seq },
     /// Write a change.
     Write(QueueChange),
     /// Settle entries that are not in hand.

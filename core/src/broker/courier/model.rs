@@ -40,9 +40,11 @@ enum Op {
         nth: usize,
         requeue: bool,
     },
-    StrayAck {
+    /// A verdict from nowhere.
+    Stray {
         seq: Seq,
         attempt: u32,
+        kind: usize,
     },
     Confirm {
         session: u64,
@@ -75,7 +77,8 @@ fn ops() -> impl Strategy<Value = Op> {
         8 => (session.clone(), 0usize..6).prop_map(|(session, nth)| Op::Ack { session, nth }),
         3 => (session.clone(), 0usize..6, prop::bool::weighted(0.9))
             .prop_map(|(session, nth, requeue)| Op::Nack { session, nth, requeue }),
-        1 => (0u64..40, 1u32..4).prop_map(|(seq, attempt)| Op::StrayAck { seq, attempt }),
+        2 => (0u64..40, 1u32..4, 0usize..4)
+            .prop_map(|(seq, attempt, kind)| Op::Stray { seq, attempt, kind }),
         3 => session.clone().prop_map(|session| Op::Confirm { session }),
         2 => (session.clone(), any::<bool>())
             .prop_map(|(session, accepts)| Op::Freeze { session, accepts }),
@@ -149,7 +152,7 @@ impl Life {
             } => {
                 bench.nack(session, nth, requeue);
             }
-            Op::StrayAck { seq, attempt } => self.stray(seq, attempt),
+            Op::Stray { seq, attempt, kind } => self.stray(seq, attempt, kind),
             Op::Confirm { session } => {
                 self.note_received(session);
                 self.bench.confirm(session);
@@ -181,18 +184,27 @@ impl Life {
         }
     }
 
-    /// An ACK from nowhere: only of something nobody holds, else it is like an ordinary one.
-    fn stray(&mut self, seq: Seq, attempt: u32) {
+    /// A verdict from nowhere: only on something nobody holds, else it is like an ordinary one.
+    fn stray(&mut self, seq: Seq, attempt: u32, kind: usize) {
         let slot = Slot::stored(seq);
         let held = self
             .bench
             .clients
             .values()
             .any(|c| c.holds.iter().any(|got| got.slot == slot));
-        if !held {
-            self.bench.verdict(slot, Some(attempt), What::Ack, "stray");
+        if held {
+            return;
+        }
+        let nack = |requeue| What::Nack {
+            delay: None,
+            requeue,
+            reason: Some("no".into()),
+        };
+        let what = [What::Ack, What::Working, nack(true), nack(false)][kind].clone();
+        if what == What::Ack {
             self.done.insert(seq);
         }
+        self.bench.verdict(slot, Some(attempt), what, "stray");
     }
 
     /// The pong of a session settles what it received without ack.
@@ -255,7 +267,8 @@ impl Life {
             );
         }
         for (seq, burial) in &bench.maps.dead {
-            let known = &bench.known[&Slot::stored(*seq)];
+            let known = bench.known.get(&Slot::stored(*seq));
+            let known = known.cloned().unwrap_or_default();
             let by_failures = known.failures >= bench.max_attempts;
             let by_wish = &*burial.reason == "no";
             assert!(

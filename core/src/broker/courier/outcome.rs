@@ -7,8 +7,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Elapsed;
 use crate::model::RetryPolicy;
-use crate::store::Seq;
+use crate::store::{Entry as Stored, Seq};
 
 use super::super::queue::{Answer, Item, Mode, Outcome, Verdict, What};
 use super::Effect;
@@ -24,7 +25,7 @@ impl State {
     /// Acts on a verdict.
     pub(super) fn judge(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
         let slot = match verdict.item {
-            Item::Stored { log, seq } if self.start.log == Some(log) => Slot::stored(seq),
+            Item::Stored { queue, seq } if self.start.queue == Some(queue) => Slot::stored(seq),
             Item::Volatile { queue, n } if queue == self.start.number => Slot::live(n),
             _ => return effects.push(Effect::Answer(verdict.answer, Outcome::Unknown)),
         };
@@ -55,12 +56,17 @@ impl State {
                 },
                 out,
             ) if out.is_some() || !requeue => {
-                let reason = reason.unwrap_or_else(|| Arc::from("rejected by the consumer"));
                 let retry = out.map_or(self.start.retry, |out| self.retry_of(out.seat));
-                self.fail(slot, reason, &retry, delay, requeue);
+                self.fail(
+                    slot,
+                    reason.unwrap_or_else(rejected),
+                    &retry,
+                    delay,
+                    requeue,
+                );
                 Outcome::Ok { duplicate: false }
             }
-            // It is back already: there is nothing more to give back.
+            // It is back already: there is nothing more to give back, and no clock runs.
             (What::Nack { .. }, _) => Outcome::Ok { duplicate: true },
             (What::Working, Some(out)) => {
                 self.restart(slot, out);
@@ -69,7 +75,7 @@ impl State {
                     Outcome::Ok { duplicate: false },
                 ));
             }
-            (What::Working, None) => Outcome::Unknown,
+            (What::Working, None) => Outcome::Ok { duplicate: true },
         };
         self.answer(slot, verdict.answer, outcome, effects);
     }
@@ -90,13 +96,56 @@ impl State {
             None if slot.number() <= self.last_live => Outcome::Ok { duplicate: true },
             None => Outcome::Unknown,
             Some(_) if !self.is_backed() => Outcome::Unknown,
+            Some(_) if self.loading.asked() >= MOST_WAITING => Outcome::Failed(too_many()),
             Some(seq) => match verdict.what {
-                What::Ack if self.loading.asked() >= MOST_WAITING => Outcome::Failed(too_many()),
                 What::Ack => return self.look_up(seq, verdict.answer),
+                _ if self.was_out(seq) => return self.look_at(seq, verdict),
                 _ => Outcome::Unknown,
             },
         };
         effects.push(Effect::Answer(verdict.answer, outcome));
+    }
+
+    /// A NACK or WORKING for an entry that was not in hand, which the store has like this.
+    pub(super) fn judge_stored(
+        &mut self,
+        slot: Slot,
+        verdict: Verdict,
+        stored: Option<Stored>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(held) = self.held.get(&slot) {
+            if !matches!(held.place, Place::Out(_)) {
+                return self.judge(verdict, effects);
+            }
+            // It is out again: that is another delivery than the one it was said of.
+            let outcome = Outcome::Ok { duplicate: true };
+            return effects.push(Effect::Answer(verdict.answer, outcome));
+        }
+        let stored = stored.filter(|stored| !self.over.contains_key(&stored.seq));
+        let Some(stored) = stored else {
+            return effects.push(Effect::Answer(verdict.answer, Outcome::Unknown));
+        };
+        if verdict.attempt.is_some_and(|said| said < stored.attempts) {
+            return effects.push(Effect::Answer(verdict.answer, Outcome::Stale));
+        }
+        let What::Nack {
+            requeue: false,
+            reason,
+            ..
+        } = verdict.what
+        else {
+            let outcome = Outcome::Ok { duplicate: true };
+            return effects.push(Effect::Answer(verdict.answer, outcome));
+        };
+        self.skip_if_out(stored.seq);
+        let entry = self.excepted(stored);
+        let place = Place::Parked;
+        self.held.insert(slot, Held { entry, place });
+        let retry = self.start.retry;
+        self.fail(slot, reason.unwrap_or_else(rejected), &retry, None, false);
+        let outcome = Outcome::Ok { duplicate: false };
+        self.answer(slot, verdict.answer, outcome, effects);
     }
 
     /// The ack clock of a delivery starts anew (P13).
@@ -123,21 +172,16 @@ impl State {
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Held> {
         self.unplace(slot);
         let held = self.held.remove(&slot)?;
-        if let Some(key) = &held.entry.message.key
-            && let Some(next) = self.keys.release(held.entry.home, key, slot)
-        {
-            let is_suspect = self
-                .held
-                .get(&next)
-                .is_some_and(|held| held.entry.is_suspect());
-            self.put(
-                next,
-                if is_suspect {
-                    Place::Suspect
-                } else {
-                    Place::Again
-                },
-            );
+        let key = held.entry.message.key.as_ref();
+        let freed = key.map(|key| self.keys.release(key, slot));
+        for next in freed.into_iter().flatten() {
+            let next_held = self.held.get(&next);
+            let is_suspect = next_held.is_some_and(|held| held.entry.is_suspect());
+            let place = match is_suspect {
+                true => Place::Suspect,
+                false => Place::Again,
+            };
+            self.put(next, place);
         }
         Some(held)
     }
@@ -184,13 +228,25 @@ impl State {
             Place::Due => self.due.push_back(slot),
             Place::Suspect => {
                 self.suspects.insert(slot);
+                self.wake_for(slot, None);
             }
             Place::Waiting { at, .. } => {
                 self.waiting += 1;
-                self.timers.push(Reverse((at, slot)));
+                self.wake_for(slot, Some(at));
             }
             Place::Out(_) | Place::Parked => {}
         }
+    }
+
+    /// Looks at an entry when its turn comes, or when it expires if it holds an ordering key: the
+    /// rest of the key does not wait for its turn (P8, P15).
+    fn wake_for(&mut self, slot: Slot, turn: Option<Elapsed>) {
+        let message = self.held.get(&slot).map(|held| &held.entry.message);
+        let keyed = message.filter(|message| message.key.is_some());
+        let left = keyed.and_then(|message| Some(message.expires?.since(self.now.wall)));
+        let expiry = left.map(|left| self.now.elapsed.saturating_add(left));
+        let next = turn.into_iter().chain(expiry).min();
+        self.timers.extend(next.map(|at| Reverse((at, slot))));
     }
 
     /// Settles an entry in hand.
@@ -313,8 +369,11 @@ impl State {
                     self.unplace(slot);
                     self.put(slot, Place::Due);
                 }
-                // This was the clock of an earlier attempt.
-                Some(Place::Waiting { at, .. }) => self.timers.push(Reverse((at, slot))),
+                // This was the clock of an earlier attempt, or of its expiry.
+                Some(Place::Waiting { at, .. }) if !self.expire_if_due(slot) => {
+                    self.wake_for(slot, Some(at));
+                }
+                Some(Place::Suspect) if !self.expire_if_due(slot) => self.wake_for(slot, None),
                 _ => {}
             }
         }
@@ -342,6 +401,10 @@ impl State {
         let retry = self.retry_of(out.seat);
         self.fail(slot, reason.into(), &retry, None, true);
     }
+}
+
+fn rejected() -> Arc<str> {
+    Arc::from("rejected by the consumer")
 }
 
 fn too_many() -> crate::Error {

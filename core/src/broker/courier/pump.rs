@@ -134,7 +134,7 @@ impl State {
                 .as_ref()
                 .is_some_and(|key| self.keys.is_busy(0, key))
             {
-                if self.keys.is_full() {
+                if self.keys.is_full() || self.is_live_next(seq) {
                     return false;
                 }
                 self.park_fresh();

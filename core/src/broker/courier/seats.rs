@@ -25,14 +25,6 @@ const SLOW: Duration = Duration::from_secs(5);
 const FIRST_WINDOW: (u32, usize) = (64, 256 << 10);
 const SMALLEST_WINDOW: (u32, usize) = (16, 64 << 10);
 
-/// A live copy that has not been out.
-#[derive(Debug)]
-pub(super) struct Copy {
-    pub(super) entry: Entry,
-    /// Stored entries up to this one go first; `None`: up to the end of the log, which is not known.
-    pub(super) after: Option<Seq>,
-}
-
 /// One session's place at the queue.
 pub(super) struct Post {
     pub(super) seat: Seat,
@@ -58,8 +50,10 @@ pub(super) struct Post {
     stood: Duration,
     /// Ack clocks that ran out while they stood still.
     pub(super) stalled: Vec<Slot>,
-    /// Live copies that have not been out.
-    pub(super) live: VecDeque<Copy>,
+    /// Entries up to it were there before it came: they go before live copies (P5).
+    pub(super) floor: Seq,
+    /// Live copies that have not been out, in the order of the stored entries they go behind.
+    pub(super) live: VecDeque<Entry>,
     pub(super) live_bytes: usize,
     /// Live copies that were dropped since it was last told.
     pub(super) lost: u64,
@@ -78,6 +72,7 @@ impl Post {
     fn new(seat: Seat) -> Self {
         let mut post = Self {
             window: FIRST_WINDOW,
+            floor: seat.floor,
             seat,
             held: 0,
             bytes: 0,
@@ -129,7 +124,8 @@ impl Post {
     /// Stored entries up to this one go before its next live copy that has not been out.
     pub(super) fn live_after(&self) -> Option<Seq> {
         let refused = self.again.front().and_then(|(_, after)| *after);
-        refused.or_else(|| self.live.front()?.after)
+        let first = self.live.front().map(|entry| entry.after);
+        refused.into_iter().chain(first).min()
     }
 
     /// Whether a live copy waits here that came before the stored entry `seq`.

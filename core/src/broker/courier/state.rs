@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::ErrorKind;
 use crate::clock::Elapsed;
 use crate::model::RetryPolicy;
-use crate::store::{LogId, QueueChange, Seq};
+use crate::store::{QueueChange, QueueId, Seq};
 
 use super::super::ports::SessionId;
 use super::super::queue::{Outcome, QueueSnapshot, Seat};
@@ -27,8 +27,8 @@ use super::{Effect, Input, Now, Tally};
 pub(crate) struct Start {
     /// Nothing waits in the store, and all that comes is fed.
     pub(crate) is_caught_up: bool,
-    /// The log; `None` for a queue without a store behind it.
-    pub(crate) log: Option<LogId>,
+    /// Names the queue in the store and in ids; `None` for one without a store behind it.
+    pub(crate) queue: Option<QueueId>,
     /// Names the queue in ids of live copies.
     pub(crate) number: u64,
     /// Everything up to it is settled or an exception.
@@ -43,6 +43,8 @@ pub(crate) struct Start {
     pub(crate) has_exceptions: bool,
     /// It takes every entry; else guaranteed ones only.
     pub(crate) takes_all: bool,
+    /// Which of the entries up to it are for this queue only the store knows.
+    pub(crate) changed_at: Seq,
     /// For entries that no session holds.
     pub(crate) retry: RetryPolicy,
     /// How long an answer waits for its write (P27).
@@ -88,6 +90,17 @@ pub(crate) struct State {
     pub(super) tally: Tally,
 }
 
+impl Start {
+    /// Notes what the queue takes after an entry; whether that is something else than before.
+    pub(crate) fn set_takes_all(&mut self, takes_all: bool, after: Seq) -> bool {
+        let is_new = std::mem::replace(&mut self.takes_all, takes_all) != takes_all;
+        if is_new {
+            self.changed_at = self.changed_at.max(after);
+        }
+        is_new
+    }
+}
+
 impl State {
     /// A courier that knows nothing yet of what is in the store.
     pub(crate) fn new(start: Start, now: Now) -> Self {
@@ -100,6 +113,7 @@ impl State {
                 start.sent_before,
                 start.unsent.clone(),
                 start.is_caught_up,
+                start.changed_at,
             ),
             keys: Keys::default(),
             ledger: Ledger::new(start.low, start.marked),
@@ -157,19 +171,14 @@ impl State {
                 self.seats.attach(seat);
             }
             Input::Detach(session, how) => self.detach(session, how),
-            Input::Feed(seq, message) => {
-                if !self.live.is_empty() && self.fresh.head().is_none() {
-                    // Copies that came before it go before it (P8).
-                    self.place_live(seq - 1);
-                }
-                self.fresh.feed(seq, message);
-            }
+            Input::Feed(seq, message) => self.fresh.feed(seq, message),
             Input::Missed(seq) => self.fresh.missed(seq),
             Input::Live {
                 session,
                 n,
                 message,
-            } => self.take_live(session, n, message),
+                behind,
+            } => self.take_live(session, n, message, behind),
             Input::Lost(session, count) => self.lose(session, count),
             Input::Verdict(verdict) => self.judge(verdict, effects),
             Input::Confirmed(session, position) => self.confirmed(session, position, effects),
@@ -187,16 +196,17 @@ impl State {
                 self.loading.doubt();
             }
             Input::Purged => self.purge(),
-            Input::TakesAll(takes_all) => {
-                if std::mem::replace(&mut self.start.takes_all, takes_all) != takes_all {
+            Input::TakesAll { takes_all, after } => {
+                if self.start.set_takes_all(takes_all, after) {
                     // What it took before it still takes: the store knows which those are (P5).
-                    self.fresh.read_again();
+                    self.fresh.read_again(after);
                 }
             }
             Input::Offered { seat, position } => self.offered(seat, position, effects),
             Input::Paged(page) => self.paged(page),
             Input::Due(due) => self.due_read(due),
             Input::Browsed(entries) => self.browsed(entries),
+            Input::Looked(entries) => self.looked(entries, effects),
             Input::Written(outcome) => self.written(outcome, effects),
             Input::Settled(outcome) => self.looked_up(outcome, effects),
         }
@@ -305,14 +315,16 @@ impl State {
 
     /// Whether there is a store behind it (still).
     pub(super) fn is_backed(&self) -> bool {
-        self.start.log.is_some() && !self.is_gone
+        self.start.queue.is_some() && !self.is_gone
     }
 
-    /// Whether stored entries are not out yet, or live copies wait behind some.
+    /// Whether stored entries are not out yet, or live copies wait behind some or have to keep to
+    /// an ordering key.
     pub(crate) fn has_ahead(&self) -> bool {
         let stored = self.is_backed()
             && (!self.fresh.is_caught_up() || self.loading.is_starting() || !self.again.is_empty());
-        stored || !self.live.is_empty()
+        // What has a key that is held must not pass by.
+        stored || !self.live.is_empty() || !self.keys.is_empty()
     }
 
     /// Nobody is here and nothing is left to be written or answered.

@@ -69,6 +69,7 @@ struct Calls {
     page: Option<Pending<Page>>,
     due: Option<Pending<Due>>,
     browse: Option<Pending<Vec<Entry>>>,
+    look: Option<Pending<Vec<Entry>>>,
     write: Option<Pending<()>>,
     settle: Option<Pending<Vec<Settled>>>,
 }
@@ -78,6 +79,7 @@ impl Calls {
         self.page.is_none()
             && self.due.is_none()
             && self.browse.is_none()
+            && self.look.is_none()
             && self.write.is_none()
             && self.settle.is_none()
     }
@@ -87,6 +89,7 @@ impl Calls {
         poll_one(&mut self.write, context, inputs, Input::Written);
         poll_one(&mut self.settle, context, inputs, Input::Settled);
         poll_one(&mut self.browse, context, inputs, Input::Browsed);
+        poll_one(&mut self.look, context, inputs, Input::Looked);
         poll_one(&mut self.due, context, inputs, Input::Due);
         poll_one(&mut self.page, context, inputs, Input::Paged);
     }
@@ -192,6 +195,14 @@ impl Task {
             Effect::Browse { after } => {
                 let entries = store.browse(id, after, PageLimit::default());
                 keep(entries, &mut calls.browse, inputs, Input::Browsed);
+            }
+            Effect::Look { seq } => {
+                let limit = PageLimit {
+                    entries: 1,
+                    bytes: 0,
+                };
+                let entries = store.browse(id, seq.saturating_sub(1), limit);
+                keep(entries, &mut calls.look, inputs, Input::Looked);
             }
             Effect::Write(change) => {
                 let written = store.update(id, change, now.wall);

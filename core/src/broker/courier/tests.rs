@@ -3,12 +3,14 @@
 mod failures;
 mod settling;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::ports::SessionId;
 use super::super::queue::{Leave, Mode, Outcome, What};
 use super::bench::{Bench, DELAY, Health, message};
 use super::{Input, Slot};
+use crate::model::Message;
 
 const OK: Outcome = Outcome::Ok { duplicate: false };
 
@@ -203,6 +205,54 @@ fn a_live_copy_waits_behind_stored_ones_and_later_stored_ones_behind_it() {
 }
 
 #[test]
+fn stored_entries_and_live_copies_share_their_ordering_keys() {
+    let mut bench = Bench::new();
+    bench.ack_session(1, 10);
+    bench.ack_session(2, 10);
+    let key = || message(Some("A"), None, 10);
+    let one = bench.live(1, key());
+    // Another session's copy is of another subscription.
+    let two = bench.live(2, key());
+    let slots = |bench: &Bench, session| -> Vec<Slot> {
+        let holds = bench.clients[&session].holds.iter();
+        holds.map(|got| got.slot).collect()
+    };
+    assert_eq!((slots(&bench, 1), slots(&bench, 2)), (vec![one], vec![two]));
+    let seq = bench.publish(key(), true);
+    let third = bench.live(1, key());
+    bench.publish(message(None, None, 10), true);
+    assert!(bench.state.has_ahead());
+    let out = [slots(&bench, 1), slots(&bench, 2)].concat();
+    assert_eq!(out.len(), 3, "what has no key goes on: {out:?}");
+    let ack = |bench: &mut Bench, slot| {
+        for client in bench.clients.values_mut() {
+            client.holds.retain(|got| got.slot != slot);
+        }
+        bench.verdict(slot, None, What::Ack, "ack");
+    };
+    let is_out = |bench: &Bench, slot| [slots(bench, 1), slots(bench, 2)].concat().contains(&slot);
+    let stored = Slot::stored(seq);
+    ack(&mut bench, one);
+    assert!(!is_out(&bench, stored));
+    ack(&mut bench, two);
+    assert!(is_out(&bench, stored) && !is_out(&bench, third));
+    ack(&mut bench, stored);
+    assert!(is_out(&bench, third));
+}
+
+#[test]
+fn a_purge_frees_the_keys_that_live_copies_wait_for() {
+    let mut bench = Bench::new();
+    bench.ack_session(1, 10);
+    bench.publish(message(Some("A"), None, 10), true);
+    let live = bench.live(1, message(Some("A"), None, 10));
+    bench.maps.low = 1;
+    bench.clients.get_mut(&1).unwrap().holds.clear();
+    bench.tell(Input::Purged);
+    assert_eq!(bench.clients[&1].holds[0].slot, live);
+}
+
+#[test]
 fn a_tracked_live_copy_is_tried_again_and_goes_with_its_session() {
     let mut bench = Bench::new();
     bench.ack_session(1, 10);
@@ -260,4 +310,21 @@ fn after_a_purge_nothing_of_the_backlog_goes_out() {
     assert!(bench.held(1).is_empty());
     bench.publish(message(None, None, 10), true);
     assert_eq!(bench.held(1), [6]);
+}
+
+#[test]
+fn what_came_before_a_queue_gave_up_being_durable_is_its_own_whenever_it_is_fed() {
+    let mut bench = Bench::new();
+    bench.ack_session(1, 10);
+    bench.tell(Input::TakesAll {
+        takes_all: false,
+        after: 1,
+    });
+    let plain = Arc::new(Message {
+        guaranteed: false,
+        ..Message::clone(&message(None, None, 10))
+    });
+    bench.publish(plain.clone(), true);
+    bench.publish(plain, true);
+    assert_eq!(bench.held(1), [1]);
 }

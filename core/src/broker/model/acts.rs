@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use super::super::*;
 use super::book::*;
-use super::life::{Cell, EVENTS, Judged, Life, UNKNOWN};
+use super::bounds::Rooms;
+use super::casts::Cast;
+use super::life::{Cell, EVENTS, Judged, Life, Marked};
 use super::link::Style;
+use crate::clock::{Clock, Timestamp};
 
 /// One PRODUCE.
 #[derive(Debug, Clone)]
@@ -16,6 +19,28 @@ pub(super) struct Item {
     pub(super) ttl: Option<u64>,
     pub(super) key: Option<usize>,
     pub(super) confirm: bool,
+    /// Milliseconds.
+    pub(super) delay: Option<u64>,
+    /// By what the store knows it again (P16).
+    pub(super) mark: Option<Mark>,
+    /// To everybody.
+    pub(super) cast: Option<Cast>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Of its instance.
+    Number,
+    /// The user's own id.
+    Name,
+}
+
+impl Item {
+    /// When it is to be held until.
+    pub(super) fn due(&self, now: Timestamp) -> Option<Timestamp> {
+        let delay = self.delay?;
+        Some(now.plus(Duration::from_millis(delay)))
+    }
 }
 
 impl Life {
@@ -33,111 +58,134 @@ impl Life {
         };
         let mut plain = self.book.subs.values().filter(|sub| !sub.is_durable);
         let is_doubtful = plain.any(|sub| sub.qid.as_ref().is_some_and(takes_all));
-        let mut batch = std::mem::take(&mut self.sessions[session].batch);
-        let member = self.sessions[session].member.clone();
+        let mut rooms = self.rooms();
         for item in items {
             let mut item = item.clone();
-            item.ttl = item.ttl.filter(|ttl| *ttl > 0 || !is_doubtful);
+            let keeps = |ttl: &u64| *ttl > 0 || !(is_doubtful || item.delay.is_some());
+            item.ttl = item.ttl.filter(keeps);
             let n = self.book.sent.len();
-            let body = n.to_string();
-            let key = item.key.map(|key| key.to_string());
-            let name = format!("p{from}");
-            let request = PublishRequest {
-                content: Content {
-                    event: EVENTS[item.event],
-                    from: &name,
-                    body: Some(&body),
-                    attachments: &[],
-                    enc: None,
-                    to: None,
-                    content_type: None,
-                    headers: None,
-                },
-                producer_id: None,
-                ttl: item.ttl.map(Duration::from_millis),
-                guaranteed: item.guaranteed,
-                broadcast: None,
-                uid: None,
-                instance_seq: None,
-                ordering_key: key.as_deref(),
-                due: None,
-                owner: None,
-            };
-            let replies = self.replies.clone();
-            let reply = move |result| replies.lock().push((n, result));
-            let reply = item.confirm.then(|| Box::new(reply) as Reply);
-            self.broker.publish(&member, &mut batch, request, reply);
-            // Whoever has produced under the name before does not look again whether it is free.
-            let known = self.producing.insert((session, from));
-            let holder = if known { session } else { UNKNOWN };
-            self.producers.entry(from).or_insert((holder, None));
-            self.expect(session, from, &item);
+            self.publish(session, from, &item, n, item.confirm.then_some(n));
+            if item.mark.is_some() {
+                let at = self.clock.elapsed();
+                let item = item.clone();
+                self.marked.push(Marked { n, from, item, at });
+            }
+            self.expect(session, from, &item, &mut rooms);
         }
-        self.broker.flush(&member, &mut batch);
-        self.sessions[session].batch = batch;
+        self.flush(session);
+    }
+
+    pub(super) fn flush(&mut self, session: usize) {
+        let at = &mut self.sessions[session];
+        self.broker.flush(&at.member, &mut at.batch);
+    }
+
+    /// PRODUCE of message `n`; the answer comes under `reply`.
+    pub(super) fn publish(
+        &mut self,
+        session: usize,
+        from: usize,
+        item: &Item,
+        n: usize,
+        reply: Option<usize>,
+    ) {
+        let (body, name) = (n.to_string(), format!("p{from}"));
+        let key = item.key.map(|key| key.to_string());
+        let group = item.cast.and_then(Cast::group);
+        let number = (item.mark == Some(Mark::Number)).then_some(("i", n as u64 + 1));
+        let request = PublishRequest {
+            content: Content {
+                event: EVENTS[item.event],
+                from: &name,
+                body: Some(&body),
+                attachments: &[],
+                enc: None,
+                to: None,
+                content_type: None,
+                headers: None,
+            },
+            producer_id: None,
+            ttl: item.ttl.map(Duration::from_millis),
+            guaranteed: item.guaranteed,
+            broadcast: item.cast.map(|_| match &group {
+                Some(group) => Broadcast::Group(group),
+                None => Broadcast::Realm,
+            }),
+            uid: (item.mark == Some(Mark::Name)).then_some(&*body),
+            instance_seq: number,
+            ordering_key: key.as_deref(),
+            due: item.due(self.clock.now()),
+            owner: None,
+        };
+        let replies = self.replies.clone();
+        let reply = reply.map(|at| {
+            let reply = move |result| replies.lock().push((at, result));
+            Box::new(reply) as Reply
+        });
+        let at = &mut self.sessions[session];
+        self.broker
+            .publish(&at.member, &mut at.batch, request, reply);
+        self.producers.entry(from).or_insert((session, None));
     }
 
     /// What has to come of a PRODUCE.
-    fn expect(&mut self, session: usize, from: usize, item: &Item) {
+    fn expect(&mut self, session: usize, from: usize, item: &Item, rooms: &mut Rooms) {
         let n = self.book.sent.len();
         let ttl = item
             .ttl
             .map_or(Duration::from_secs(86_400), Duration::from_millis);
+        let now = self.clock.now();
+        let due = item.due(now);
         let mut sent = Sent {
             session,
             from,
             event: item.event,
             guaranteed: item.guaranteed,
             online_only: ttl.is_zero(),
-            expires: self.clock.now().plus(ttl),
+            expires: due.unwrap_or(now).plus(ttl),
             key: item.key,
+            is_guarded: item.guaranteed || item.mark.is_some() || due.is_some(),
+            is_delayed: due.is_some(),
+            is_loose: item.cast.is_some(),
+            is_cast: item.cast.is_some(),
+            full: 0,
+            may_be_full: false,
             is_refused: false,
-            is_late: false,
+            // The order is that of the produces, not of their due times.
+            is_late: due.is_some(),
             is_nowhere: false,
             certain: Vec::new(),
             possible: Vec::new(),
         };
-        let takers = self
-            .book
-            .queues
-            .iter()
-            .filter(|((key, _), _)| matches(*key, &sent));
-        let takers = takers.map(|(qid, queue)| (qid.clone(), queue.takes(item.guaranteed)));
-        let takers: Vec<(Qid, Tri)> = takers.filter(|_| !ttl.is_zero()).collect();
-        for (qid, takes) in takers {
-            match takes {
-                Tri::Yes => sent.certain.push(qid),
-                Tri::Maybe => sent.possible.push(qid),
-                Tri::No => {}
-            }
+        if let Some(cast) = item.cast {
+            self.expect_cast(n, &sent, cast);
+        } else if due.is_none() {
+            self.find_takers(&mut sent, rooms);
+        } else if rooms.delayed == 0 {
+            sent.full = 1;
+        } else if !self.is_refusing {
+            rooms.delayed -= 1;
         }
-        let is_stored = !sent.certain.is_empty();
-        sent.is_nowhere = self.is_refusing && is_stored;
-        sent.is_refused = sent.is_nowhere && item.guaranteed;
-        let is_doubtful = !sent.possible.is_empty() && self.is_refusing;
+        let is_stored = !sent.certain.is_empty() || due.is_some();
+        sent.is_nowhere = (self.is_refusing && is_stored) || sent.is_full();
+        sent.is_refused = sent.is_nowhere && sent.is_guarded;
+        let may_fail = self.is_refusing || sent.full > 0 || sent.may_be_full;
+        let is_doubtful = !sent.possible.is_empty() && may_fail;
         // Without an answer only a store in good health is sure to have it.
         let is_sure =
             !item.confirm && !self.is_stalled && !self.is_refusing && self.unanswered.is_empty();
-        if !sent.is_nowhere {
-            for (qid, must) in sent
-                .certain
-                .iter()
-                .map(|qid| (qid, is_sure))
-                .chain(sent.possible.iter().map(|qid| (qid, false)))
-            {
-                let queue = self.book.queues.entry(qid.clone()).or_default();
-                let must = must && queue.takes(item.guaranteed) == Tri::Yes;
-                queue.is_plain_sailing &= item.key.is_none();
-                queue.entries.insert(
-                    n,
-                    Entry {
-                        must,
-                        ..Entry::default()
-                    },
-                );
+        match due {
+            Some(due) if !sent.is_nowhere => {
+                self.held.insert(n, due);
+            }
+            Some(_) => {}
+            None if sent.is_cast => {}
+            None => {
+                self.book.store(n, &sent, is_sure);
+                self.crowd(&[&sent.certain[..], &sent.possible].concat());
+                self.expect_live(n, &sent, is_doubtful);
             }
         }
-        self.expect_live(n, &sent, is_doubtful);
         let now = self.clock.elapsed();
         if item.confirm {
             self.unanswered.insert(n, now);
@@ -145,27 +193,42 @@ impl Life {
             self.unasked.insert(n, now);
         }
         self.book.sent.push(sent);
-        if self.is_stalled {
-            // A page that is read late holds what came before some live copies and after others.
-            let from = self.blind_from.unwrap_or(self.book.sent.len());
-            let unplaced = self.book.sent.iter_mut().skip(from);
-            unplaced.for_each(|sent| sent.is_late = true);
-            self.in_stall.push(n);
-            let sent = &mut self.book.sent;
-            if self.in_stall.iter().any(|n| sent[*n].session != session) {
-                // They are answered in any order; live copies find their place by what was fed.
-                self.in_stall.iter().for_each(|n| sent[*n].is_late = true);
+    }
+
+    /// Whose queues take it now.
+    pub(super) fn find_takers(&self, sent: &mut Sent, rooms: &mut Rooms) {
+        if sent.online_only {
+            return;
+        }
+        for (qid, queue) in &self.book.queues {
+            if !matches(qid.0, sent) {
+                continue;
             }
-        } else {
-            self.in_stall.clear();
+            let takes = queue.takes(sent.guaranteed);
+            let has_room = match rooms.queues.get_mut(qid) {
+                Some(room) if takes > Tri::No && *room > 0 => {
+                    *room -= 1;
+                    true
+                }
+                room => room.is_none(),
+            };
+            match takes {
+                Tri::Yes if !has_room => sent.full += 1,
+                Tri::Yes => sent.certain.push(qid.clone()),
+                Tri::Maybe => {
+                    sent.may_be_full |= !has_room;
+                    sent.possible.push(qid.clone());
+                }
+                Tri::No => {}
+            }
         }
     }
 
     /// Which subscriptions must get a live copy.
-    fn expect_live(&mut self, n: usize, sent: &Sent, is_doubtful: bool) {
+    pub(super) fn expect_live(&mut self, n: usize, sent: &Sent, is_doubtful: bool) {
         let has_takers = !sent.certain.is_empty() || !sent.possible.is_empty();
         let waits = self.is_stalled && has_takers;
-        if sent.is_refused || (sent.guaranteed && (is_doubtful || waits)) {
+        if sent.is_refused || (sent.is_guarded && (is_doubtful || waits)) {
             return; // nobody, or nobody knows yet
         }
         let is_kept = sent.guaranteed && !sent.online_only;
@@ -301,7 +364,9 @@ impl Life {
                 if is_live {
                     self.book.live.get_mut(&(session, *key, n)).unwrap().is_over = true;
                 } else {
-                    queue.entries.get_mut(&n).unwrap().end = Some(End::Settled);
+                    let entry = queue.entries.get_mut(&n).unwrap();
+                    entry.end = Some(End::Settled);
+                    entry.was_received = true;
                 }
             }
         }
@@ -340,9 +405,6 @@ impl Life {
         self.store
             .refuse(refusing.then_some(ErrorKind::StoreUnavailable));
         self.trouble = Some(self.clock.elapsed());
-        if refusing {
-            self.blind_from.get_or_insert(self.book.sent.len());
-        }
         (self.is_stalled, self.is_refusing) = (stalled, refusing);
     }
 }

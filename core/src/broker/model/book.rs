@@ -41,6 +41,7 @@ pub(super) enum Who {
     Group,
 }
 
+#[derive(Clone)]
 pub(super) struct Sent {
     pub(super) session: usize,
     pub(super) from: usize,
@@ -55,6 +56,17 @@ pub(super) struct Sent {
     pub(super) is_late: bool,
     /// The store never had it.
     pub(super) is_nowhere: bool,
+    /// It reaches nobody live before it is stored, as guaranteed ones and numbered ones (P16, P27).
+    pub(super) is_guarded: bool,
+    /// It is held until due.
+    pub(super) is_delayed: bool,
+    /// It was due while the store was in trouble: who gets it, and how often, is not known.
+    pub(super) is_loose: bool,
+    pub(super) is_cast: bool,
+    /// Queues that were full for it.
+    pub(super) full: usize,
+    /// One of those that may take it was full.
+    pub(super) may_be_full: bool,
     pub(super) certain: Vec<Qid>,
     pub(super) possible: Vec<Qid>,
 }
@@ -80,6 +92,10 @@ pub(super) struct Entry {
     pub(super) was_left: bool,
     /// A full line refused it while others were there: its turn may have passed.
     pub(super) was_refused: bool,
+    /// It was settled by a pong: the store may not have been told when the broker ends.
+    pub(super) was_received: bool,
+    /// The broker ended while it was out or had been: how often it was sent is known roughly.
+    pub(super) was_recalled: bool,
     pub(super) end: Option<End>,
 }
 
@@ -120,6 +136,8 @@ pub(super) struct Queue {
     pub(super) seats: BTreeMap<usize, Seat>,
     /// Nothing failed and nothing has a key, so that whatever can go goes.
     pub(super) is_plain_sailing: bool,
+    /// What came into it, in that order.
+    pub(super) line: Vec<usize>,
 }
 
 impl Default for Queue {
@@ -130,6 +148,7 @@ impl Default for Queue {
             entries: BTreeMap::new(),
             seats: BTreeMap::new(),
             is_plain_sailing: true,
+            line: Vec::new(),
         }
     }
 }
@@ -166,8 +185,8 @@ impl Queue {
     }
 }
 
-/// Session, key, producer session, and ordering key with whether it is that of live copies.
-pub(super) type Source = (usize, usize, usize, Option<(usize, bool)>);
+/// Session, key, producer session, and ordering key.
+pub(super) type Source = (usize, usize, usize, Option<usize>);
 
 /// A subscription of a live session.
 pub(super) struct Sub {
@@ -201,6 +220,8 @@ pub(super) struct Book {
     pub(super) group: BTreeSet<(usize, usize)>,
     /// What sessions that ended since the last look had subscribed to, by session and key.
     pub(super) just_left: BTreeMap<(usize, usize), Option<Qid>>,
+    /// Who has had which broadcast, by session and key; without a key: under its event.
+    pub(super) casts: BTreeSet<(usize, Option<usize>, usize)>,
 }
 
 pub(super) fn matches(key: usize, sent: &Sent) -> bool {
@@ -216,6 +237,26 @@ impl Book {
     pub(super) fn sub(&self, session: usize, key: usize) -> Option<&Sub> {
         let mut subs = self.subs.range((session, 0, 0)..(session + 1, 0, 0));
         subs.find(|((_, _, at), _)| *at == key).map(|(_, sub)| sub)
+    }
+
+    /// A message is in the queues of its takers, or may be.
+    pub(super) fn store(&mut self, n: usize, sent: &Sent, is_sure: bool) {
+        if sent.is_nowhere {
+            return;
+        }
+        let certain = sent.certain.iter().map(|qid| (qid, is_sure));
+        let possible = sent.possible.iter().map(|qid| (qid, false));
+        for (qid, must) in certain.chain(possible) {
+            let queue = self.queues.entry(qid.clone()).or_default();
+            queue.is_plain_sailing &= sent.key.is_none();
+            let must = must && queue.takes(sent.guaranteed) == Tri::Yes;
+            let entry = Entry {
+                must,
+                ..Entry::default()
+            };
+            queue.entries.insert(n, entry);
+            queue.line.push(n);
+        }
     }
 
     /// A subscription begins anew: what it has had says nothing of what comes.

@@ -1,9 +1,11 @@
 //! Lives that once went wrong, each cut down to what it took.
 
 use super::super::{Leave, Verdict};
-use super::acts::Item;
+use super::acts::{Item, Mark};
 use super::book::{Who, Wish};
-use super::{Op, live};
+use super::casts::Cast;
+use super::{Op, live, live_in};
+use crate::store::{Bounds, Overflow};
 
 const OWN: (Who, bool, bool) = (Who::Own, false, false);
 const ACKED: (Who, bool, bool) = (Who::Own, false, true);
@@ -43,6 +45,9 @@ fn plain(event: usize) -> Item {
         ttl: None,
         key: None,
         confirm: true,
+        delay: None,
+        mark: None,
+        cast: None,
     }
 }
 
@@ -340,4 +345,129 @@ async fn what_was_acked_is_not_brought_back_by_a_read_that_began_before() {
         ])
         .await;
     }
+}
+
+fn delayed(item: Item, millis: u64) -> Item {
+    Item {
+        delay: Some(millis),
+        ..item
+    }
+}
+
+fn marked(item: Item, mark: Mark) -> Item {
+    Item {
+        mark: Some(mark),
+        ..item
+    }
+}
+
+fn restart(crashed: bool) -> Op {
+    Op::Restart { crashed }
+}
+
+#[tokio::test]
+async fn what_was_out_when_its_broker_ended_comes_again_from_the_next() {
+    for how in [DURABLE, (Who::Own, true, true), (Who::Group, true, true)] {
+        for crashed in [true, false] {
+            live(vec![
+                connect(0, 0),
+                subscribe(0, 0, 0, how, 1),
+                produce(0, &[plain(0), plain(0)]),
+                restart(crashed),
+                connect(0, 0),
+                produce(0, &[plain(0)]),
+                subscribe(0, 0, 0, how, 2),
+            ])
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_held_message_outlives_its_broker_and_is_held_once() {
+    for mark in [Mark::Number, Mark::Name] {
+        let item = marked(delayed(plain(0), 4_000), mark);
+        live(vec![
+            connect(0, 0),
+            produce(0, &[item]),
+            restart(true),
+            connect(0, 0),
+            subscribe(0, 0, 0, DURABLE, 1),
+            Op::Repeat { slot: 0, nth: 0 },
+            pass(5_000),
+            Op::Repeat { slot: 0, nth: 0 },
+        ])
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_sent_again_to_another_broker_is_stored_once() {
+    live(vec![
+        connect(0, 0),
+        subscribe(0, 0, 0, DURABLE, 1),
+        produce(
+            0,
+            &[marked(kept(0), Mark::Number), marked(plain(0), Mark::Name)],
+        ),
+        restart(true),
+        connect(0, 1),
+        Op::Repeat { slot: 0, nth: 0 },
+        Op::Repeat { slot: 0, nth: 1 },
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_full_queue_keeps_nothing_from_others() {
+    for overflow in [Overflow::Reject, Overflow::DropOldest] {
+        let bounds = Bounds {
+            max_queued: 2,
+            overflow,
+            ..Bounds::default()
+        };
+        live_in(
+            bounds,
+            vec![
+                connect(0, 0),
+                subscribe(0, 0, 0, DURABLE, 1),
+                connect(1, 1),
+                subscribe(1, 1, 0, OWN, 1),
+                produce(1, &[plain(0), kept(0), plain(0), kept(0)]),
+                Op::Pong { slot: 0 },
+                produce(1, &[plain(0)]),
+            ],
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_broadcast_reaches_everybody_at_once_whatever_the_store_does() {
+    let casts = [Item::cast(0, Cast::Realm), Item::cast(1, Cast::Group(0))];
+    live(vec![
+        connect(0, 0),
+        subscribe(0, 0, 0, DURABLE, 1),
+        connect(1, 1),
+        subscribe(1, 1, 0, GROUP, 1),
+        store(true, false),
+        produce(1, &casts),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_stored_for_a_durable_subscription_comes_though_it_is_plain_by_then() {
+    let items = [plain(0)];
+    live(vec![
+        connect(0, 0),
+        connect(1, 1),
+        subscribe(0, 0, 0, DURABLE, 2),
+        produce(1, &items),
+        store(true, false),
+        produce(1, &items),
+        subscribe(0, 0, 0, OWN, 1),
+        store(false, false),
+    ])
+    .await;
 }

@@ -52,12 +52,23 @@ impl Book {
         }
         let is_stored = match got.style {
             Style::Tracked(_) => !got.is_live(),
-            _ => only_stored || entry.is_some_and(|entry| entry.end.is_none()),
+            _ => {
+                let is_open = entry.is_some_and(|entry| entry.end.is_none());
+                let mut doubtful = self.doubtful.iter();
+                let wavers = doubtful.any(|(at, of)| Some(at) == qid.as_ref() && *of == n);
+                only_stored || is_open || wavers
+            }
         };
         let is_doubtful = |qid: &Qid| !got.is_live() && sent.possible.contains(qid);
         if !matches!(got.style, Style::Tracked(_)) && qid.as_ref().is_some_and(is_doubtful) {
             // Its queue was being opened: nobody can tell which copy this is.
             return self.deliver_doubtful(got, &qid.unwrap());
+        }
+        if let Some(qid) = qid
+            .as_ref()
+            .filter(|_| matches!(got.style, Style::Tracked(_)))
+        {
+            self.check_key(got, qid);
         }
         if is_stored {
             self.deliver_stored(got, &qid.unwrap(), line, clock.now());
@@ -66,14 +77,12 @@ impl Book {
         }
     }
 
-    fn check_order(&mut self, got: &Got, is_live: bool) {
+    fn check_order(&mut self, got: &Got) {
         let sent = &self.sent[got.n];
         if sent.is_late {
             return;
         }
-        // Live copies and stored ones keep their ordering keys apart.
-        let key = sent.key.map(|key| (key, is_live));
-        let place = (got.session, got.key, sent.session, key);
+        let place = (got.session, got.key, sent.session, sent.key);
         let last = self.order.insert(place, got.n);
         assert!(
             last.is_none_or(|last| last < got.n),
@@ -121,6 +130,11 @@ impl Book {
         let wanted = match got.style {
             Style::Plain => entry.attempts == 0,
             Style::Repeated => entry.attempts > 0 || entry.was_left,
+            Style::Tracked(attempt) if entry.was_recalled => {
+                // That it is a repeat is all that a new broker has to know.
+                let least = if entry.attempts > 0 { 2 } else { 1 };
+                (least..=entry.attempts + 2).contains(&attempt)
+            }
             Style::Tracked(attempt) => {
                 let is_more = entry.was_left && attempt == entry.attempts + 2;
                 is_more || attempt == entry.attempts + 1
@@ -130,6 +144,7 @@ impl Book {
         let is_first = entry.attempts == 0;
         let is_counted_twice = entry.was_left && got.style == Style::Repeated && is_first;
         entry.was_left = false;
+        entry.was_recalled = false;
         entry.attempts = match got.style {
             Style::Tracked(attempt) => attempt,
             _ => entry.attempts + 1 + u32::from(is_counted_twice),
@@ -142,6 +157,8 @@ impl Book {
                 .iter()
                 .find(|(other, entry)| same(other) && entry.end.is_none() && entry.attempts > 0);
             let begun = begun.filter(|(other, _)| self.sent[**other].expires > now);
+            let is_doubtful = |other: usize| self.doubtful.contains(&(qid.clone(), other));
+            let begun = begun.filter(|(other, _)| !is_doubtful(**other));
             assert!(
                 begun.is_none(),
                 "two of one ordering key (P8): {got:?} {begun:?}"
@@ -159,8 +176,26 @@ impl Book {
             "live and stored (P3): {got:?}"
         );
         if is_first && !was_refused {
-            self.check_order(got, false);
+            self.check_order(got);
         }
+    }
+
+    /// Of one ordering key a session has one at most to settle, stored or live.
+    fn check_key(&self, got: &Got, qid: &Qid) {
+        let Some(key) = self.sent[got.n].key else {
+            return;
+        };
+        let seat = self
+            .queues
+            .get(qid)
+            .and_then(|queue| queue.seats.get(&got.session));
+        let holds = seat.into_iter().flat_map(|seat| &seat.holds);
+        let mut acked = holds.filter(|(_, hold)| hold.acked).map(|(held, _)| *held);
+        let other = acked.find(|(_, n)| *n != got.n && self.sent[*n].key == Some(key));
+        assert!(
+            other.is_none(),
+            "two of one ordering key (P8): {got:?} {other:?}"
+        );
     }
 
     fn deliver_live(&mut self, got: &Got, qid: Option<&Qid>, line: &Arc<Line>) {
@@ -198,7 +233,7 @@ impl Book {
             }
         }
         if is_first {
-            self.check_order(got, true);
+            self.check_order(got);
         }
     }
 }

@@ -151,7 +151,9 @@ impl Life {
         let name = |(key, id): &Qid| format!("{} {id}", keys[*key].wire_name());
         let doubtful = self.book.doubtful.iter().map(|(qid, n)| (name(qid), *n));
         let doubtful = doubtful.collect::<BTreeSet<_>>();
-        let dead: BTreeSet<_> = dead.difference(&doubtful).cloned().collect();
+        let is_loose = |n: usize| self.book.sent[n].is_loose;
+        let dead = dead.difference(&doubtful);
+        let dead: BTreeSet<_> = dead.filter(|(_, n)| !is_loose(*n)).cloned().collect();
         let mut buried = BTreeSet::new();
         for (qid, queue) in &self.book.queues {
             let ends = queue
@@ -168,5 +170,9 @@ impl Life {
             self.unanswered
         );
         assert!(self.judged.is_empty(), "ACKs were never answered (P27)");
+        let mut repeats = self.repeats.values();
+        let is_answered = repeats.all(|repeated| repeated.since.is_none());
+        assert!(is_answered, "a repeat was never answered (P2)");
+        assert!(self.held.is_empty(), "never due: {:?} (P17)", self.held);
     }
 }

@@ -1,20 +1,21 @@
 //! One random life of a broker: what clients do to it, and what the model expects of each step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::super::*;
+use super::acts::Item;
 use super::book::*;
+use super::casts::Casting;
 use super::link::{Got, Journal, Line, Text};
-use crate::clock::{Elapsed, TestClock};
+use crate::clock::{Elapsed, TestClock, Timestamp};
 use crate::model::*;
 use crate::store::faulty::FaultyStore;
+use crate::store::{Bounds, SharedStore};
 
-/// A session that may be one or none.
-pub(super) const UNKNOWN: usize = usize::MAX;
 pub(super) const STAGING: usize = 6;
 pub(super) const EVENTS: [&str; 2] = ["x", "y"];
 pub(super) const NAMES: [&str; 4] = ["c0", "c1", "c2", "ANONYMOUS-3"];
@@ -49,6 +50,8 @@ pub(super) struct Claim {
     pub(super) holder: Option<usize>,
     /// The holder is an older connection of the same client object.
     pub(super) is_same: bool,
+    /// The SUBSCRIBE that asks for it, if it is not a CONSUMER.
+    pub(super) wish: Option<Wish>,
     pub(super) answer: Cell<crate::Result<()>>,
 }
 
@@ -72,9 +75,32 @@ pub(super) struct Judged {
     pub(super) answer: Cell<crate::Result<bool>>,
 }
 
+/// A message that may be sent again.
+#[derive(Clone)]
+pub(super) struct Marked {
+    pub(super) n: usize,
+    pub(super) from: usize,
+    pub(super) item: Item,
+    pub(super) at: Elapsed,
+}
+
+/// A numbered message that was sent again.
+pub(super) struct Repeated {
+    pub(super) n: usize,
+    /// `None`: it was answered.
+    pub(super) since: Option<Elapsed>,
+    pub(super) is_refused: bool,
+    /// Whether it is held until due, if that is known.
+    pub(super) is_held: Option<bool>,
+}
+
 pub(super) struct Life {
     pub(super) broker: Arc<Broker>,
     pub(super) clock: Arc<TestClock>,
+    /// What outlives the broker.
+    pub(super) inner: SharedStore,
+    pub(super) bounds: Bounds,
+    /// The way of this broker to it.
     pub(super) store: Arc<FaultyStore>,
     pub(super) is_stalled: bool,
     pub(super) is_refusing: bool,
@@ -87,16 +113,11 @@ pub(super) struct Life {
     /// Who holds a name, and as which client.
     pub(super) holders: BTreeMap<usize, (usize, Option<u8>)>,
     pub(super) producers: BTreeMap<usize, (usize, Option<u8>)>,
-    /// Whether the queue of a group or of the shared consumer id is durable.
-    pub(super) durable: BTreeMap<(usize, bool), bool>,
     /// What each name has subscribed to, connected or not.
-    /// The first message since the store refused: couriers may not know where their log ends.
-    pub(super) blind_from: Option<usize>,
-    /// What was produced since the store has stalled.
-    pub(super) in_stall: Vec<usize>,
-    pub(super) producing: BTreeSet<(usize, usize)>,
     pub(super) registry: BTreeMap<(usize, usize), Wish>,
     pub(super) claims: Vec<Claim>,
+    /// SUBSCRIBEs whose session has the name now.
+    pub(super) granted: Vec<(usize, Wish)>,
     pub(super) openings: Vec<Opening>,
     pub(super) judged: Vec<Judged>,
     /// Unanswered PRODUCEs: since when, and by whom.
@@ -104,6 +125,32 @@ pub(super) struct Life {
     /// Those of a stalled store that want no answer.
     pub(super) unasked: BTreeMap<usize, Elapsed>,
     pub(super) replies: Arc<Mutex<Vec<Replied>>>,
+    /// Messages that are held until then.
+    pub(super) held: BTreeMap<usize, Timestamp>,
+    pub(super) marked: Vec<Marked>,
+    /// By the number under which the answer comes.
+    pub(super) repeats: BTreeMap<usize, Repeated>,
+    /// Broadcasts since the last look.
+    pub(super) casting: Vec<Casting>,
+}
+
+/// A broker over what is stored.
+pub(super) async fn open(store: &Arc<FaultyStore>, clock: &Arc<TestClock>) -> Arc<Broker> {
+    let config = BrokerConfig {
+        staging_messages: STAGING,
+        idle_ttl: Duration::from_secs(86_400),
+        ..BrokerConfig::default()
+    };
+    let metrics = Arc::new(crate::metrics::Metrics::default());
+    let broker = Broker::new(
+        config,
+        store.clone(),
+        clock.clone(),
+        Arc::new(Text),
+        metrics,
+    );
+    broker.open().await.unwrap();
+    broker
 }
 
 pub(super) async fn breathe() {
@@ -123,25 +170,16 @@ pub(super) fn run<T: Send + 'static>(answer: Answer<T>) -> Cell<crate::Result<T>
 }
 
 impl Life {
-    pub(super) async fn new(store: Arc<FaultyStore>) -> Self {
+    /// A life over an empty store with these bounds, which answers at once.
+    pub(super) async fn new(bounds: Bounds, inner: SharedStore) -> Self {
+        let store = FaultyStore::new(inner.clone());
         let clock = TestClock::new();
-        let config = BrokerConfig {
-            staging_messages: STAGING,
-            idle_ttl: Duration::from_secs(86_400),
-            ..BrokerConfig::default()
-        };
-        let metrics = Arc::new(crate::metrics::Metrics::default());
-        let broker = Broker::new(
-            config,
-            store.clone(),
-            clock.clone(),
-            Arc::new(Text),
-            metrics,
-        );
-        broker.open().await.unwrap();
+        let broker = open(&store, &clock).await;
         Self {
             broker,
             clock,
+            inner,
+            bounds,
             store,
             is_stalled: false,
             is_refusing: false,
@@ -152,17 +190,18 @@ impl Life {
             slots: [None; 4],
             holders: BTreeMap::new(),
             producers: BTreeMap::new(),
-            durable: BTreeMap::new(),
-            blind_from: None,
-            in_stall: Vec::new(),
-            producing: BTreeSet::new(),
             registry: BTreeMap::new(),
             claims: Vec::new(),
+            granted: Vec::new(),
             openings: Vec::new(),
             judged: Vec::new(),
             unanswered: BTreeMap::new(),
             unasked: BTreeMap::new(),
             replies: Arc::default(),
+            held: BTreeMap::new(),
+            marked: Vec::new(),
+            repeats: BTreeMap::new(),
+            casting: Vec::new(),
         }
     }
 

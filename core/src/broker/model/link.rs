@@ -56,6 +56,8 @@ impl Got {
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     Got(Got),
+    /// A broadcast under its event.
+    Cast(usize, usize),
     /// Offered to a full line.
     Refused(Got),
     /// An `ERROR` with this code.
@@ -166,6 +168,7 @@ impl Line {
             let words: Vec<&str> = line.split('|').collect();
             match words[0] {
                 "F" => Some(Event::Error(self.session, words[1].to_owned())),
+                "B" => Some(Event::Cast(self.session, words[1].parse().unwrap())),
                 "R" => Some(Event::Replaced(self.session)),
                 "G" => Some(Event::Gap(self.session, words[1].parse().unwrap())),
                 "D" => Some(Event::Got(Got {
@@ -193,9 +196,10 @@ impl Outbox for Line {
         let after = state.position + frames.len() as u64;
         let events = self.parse(&frames, after);
         if state.room.is_some_and(|room| room < frames.len()) {
-            let refused = events.into_iter().map(|event| match event {
-                Event::Got(got) => Event::Refused(got),
-                other => other,
+            let refused = events.into_iter().filter_map(|event| match event {
+                Event::Got(got) => Some(Event::Refused(got)),
+                Event::Cast(..) => None,
+                other => Some(other),
             });
             self.journal.lock().extend(refused);
             return None;
@@ -293,7 +297,10 @@ impl Encode for Text {
         let at = keys().iter().position(|other| **other == *key);
         Arc::new(TextHead(at.unwrap()))
     }
-    fn broadcast(&self, _: &Content<'_>, _: &mut Vec<u8>) {}
+    fn broadcast(&self, what: &Content<'_>, out: &mut Vec<u8>) {
+        let body = what.body.unwrap();
+        out.extend_from_slice(format!("B|{body}\n").as_bytes());
+    }
     fn notice(&self, notice: &Notice<'_>) -> Bytes {
         let text = match notice {
             Notice::ProducerReplaced => "R\n".to_owned(),

@@ -6,12 +6,16 @@
 
 mod acts;
 mod book;
+mod bounds;
 mod cases;
+mod casts;
 mod deliver;
+mod due;
 mod end;
 mod life;
 mod link;
 mod names;
+mod restart;
 mod subscribe;
 mod watch;
 
@@ -22,10 +26,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Leave, Verdict};
-use crate::store::MemoryStore;
-use crate::store::faulty::FaultyStore;
-use acts::Item;
+use crate::store::{Bounds, MemoryStore, Overflow, SharedStore};
+use acts::{Item, Mark};
 use book::{Who, Wish};
+use casts::Cast;
 use life::Life;
 
 #[derive(Debug, Clone)]
@@ -82,8 +86,17 @@ enum Op {
         slot: usize,
         silent: bool,
     },
+    /// A numbered message is sent again.
+    Repeat {
+        slot: usize,
+        nth: usize,
+    },
     Advance {
         millis: u64,
+    },
+    /// The broker ends, with a word to its sessions or without, and another one takes its place.
+    Restart {
+        crashed: bool,
     },
     Store {
         stalled: bool,
@@ -111,15 +124,27 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
     let ttl =
         prop_oneof![8 => Just(None), 1 => Just(Some(0)), 2 => (500u64..20_000).prop_map(Some)];
     let key = prop::option::weighted(0.2, 0usize..2);
-    let item = (0usize..2, any::<bool>(), ttl, key, any::<bool>());
-    let item = item.prop_map(|(event, guaranteed, ttl, key, confirm)| Item {
-        event,
-        guaranteed,
-        ttl,
-        key,
-        confirm,
-    });
-    prop::collection::vec(item, 1..4)
+    let delay = prop::option::weighted(0.15, 1u64..12_000);
+    let mark = prop_oneof![
+        6 => Just(None), 1 => Just(Some(Mark::Number)), 1 => Just(Some(Mark::Name)),
+    ];
+    let flags = (any::<bool>(), any::<bool>());
+    let item = (0usize..2, flags, ttl, key, delay, mark);
+    let item = item.prop_map(
+        |(event, (guaranteed, confirm), ttl, key, delay, mark)| Item {
+            event,
+            guaranteed,
+            ttl,
+            key,
+            confirm,
+            delay,
+            mark,
+            cast: None,
+        },
+    );
+    let cast = prop_oneof![2 => Just(Cast::Realm), 1 => (0usize..4).prop_map(Cast::Group)];
+    let cast = (0usize..2, cast).prop_map(|(event, cast)| Item::cast(event, cast));
+    prop::collection::vec(prop_oneof![12 => item, 1 => cast], 1..4)
 }
 
 fn verdicts() -> impl Strategy<Value = Verdict> {
@@ -159,11 +184,13 @@ fn ops() -> impl Strategy<Value = Op> {
             .prop_map(|(slot, from, items)| Op::Produce { slot, from, items }),
         12 => (slot.clone(), 0usize..6, verdicts(), any::<bool>())
             .prop_map(|(slot, nth, verdict, says_attempt)| Op::Judge { slot, nth, verdict, says_attempt }),
+        3 => (slot.clone(), 0usize..6).prop_map(|(slot, nth)| Op::Repeat { slot, nth }),
         5 => slot.clone().prop_map(|slot| Op::Pong { slot }),
         3 => (slot.clone(), room).prop_map(|(slot, room)| Op::Limit { slot, room }),
         1 => (slot.clone(), any::<bool>()).prop_map(|(slot, paused)| Op::Pause { slot, paused }),
         2 => (slot, any::<bool>()).prop_map(|(slot, silent)| Op::Silent { slot, silent }),
         6 => (1u64..8_000).prop_map(|millis| Op::Advance { millis }),
+        1 => any::<bool>().prop_map(|crashed| Op::Restart { crashed }),
         2 => prop_oneof![
             3 => Just((false, false)), 2 => Just((true, false)), 1 => Just((false, true)),
         ].prop_map(|(stalled, refusing)| Op::Store { stalled, refusing }),
@@ -181,17 +208,18 @@ impl Op {
             | Self::Unsubscribe { slot, .. }
             | Self::Produce { slot, .. }
             | Self::Judge { slot, .. }
+            | Self::Repeat { slot, .. }
             | Self::Pong { slot }
             | Self::Limit { slot, .. }
             | Self::Pause { slot, .. }
             | Self::Silent { slot, .. } => *slot,
-            Self::Advance { .. } | Self::Store { .. } => 0,
+            Self::Advance { .. } | Self::Restart { .. } | Self::Store { .. } => 0,
         }
     }
 }
 
 impl Life {
-    fn apply(&mut self, op: Op) {
+    async fn apply(&mut self, op: Op) {
         match op {
             Op::Connect {
                 slot,
@@ -202,6 +230,7 @@ impl Life {
                 self.slots[slot] = Some(self.connect(name, instance, acked));
             }
             Op::Advance { millis } => self.clock.advance(Duration::from_millis(millis)),
+            Op::Restart { crashed } => self.restart(crashed).await,
             Op::Store { stalled, refusing } => self.set_store(stalled, refusing),
             op => {
                 if let Some(session) = self.slots[op.slot()] {
@@ -228,23 +257,39 @@ impl Life {
             } => {
                 self.judge(session, nth, verdict, says_attempt);
             }
+            Op::Repeat { nth, .. } => self.repeat(session, nth),
             Op::Pong { .. } => self.pong(session),
             Op::Limit { room, .. } => self.limit(session, room),
             Op::Pause { paused, .. } => self.pause(session, paused),
             Op::Silent { silent, .. } => self.sessions[session].line.set_silent(silent),
-            Op::Connect { .. } | Op::Advance { .. } | Op::Store { .. } => {}
+            Op::Connect { .. } | Op::Advance { .. } | Op::Restart { .. } | Op::Store { .. } => {}
         }
     }
 }
 
-async fn live(ops: Vec<Op>) {
-    live_with(ops, FaultyStore::new(Arc::new(MemoryStore::default()))).await;
+fn bounds() -> impl Strategy<Value = Bounds> {
+    let overflow = prop_oneof![Just(Overflow::Reject), Just(Overflow::DropOldest)];
+    let small = (1u64..6, overflow).prop_map(|(max_queued, overflow)| Bounds {
+        max_queued,
+        overflow,
+        ..Bounds::default()
+    });
+    prop_oneof![3 => Just(Bounds::default()), 1 => small]
 }
 
-async fn live_with(ops: Vec<Op>, store: Arc<FaultyStore>) {
-    let mut life = Life::new(store).await;
+async fn live(ops: Vec<Op>) {
+    live_in(Bounds::default(), ops).await;
+}
+
+async fn live_in(bounds: Bounds, ops: Vec<Op>) {
+    let store = Arc::new(MemoryStore::new(bounds.clone()));
+    live_over(store, bounds, ops).await;
+}
+
+async fn live_over(store: SharedStore, bounds: Bounds, ops: Vec<Op>) {
+    let mut life = Life::new(bounds, store).await;
     for op in ops {
-        life.apply(op);
+        life.apply(op).await;
         life.observe().await;
     }
     life.settle_accounts().await;
@@ -270,6 +315,7 @@ proptest! {
 
     #[test]
     fn whatever_clients_and_store_do_every_promise_holds(
+        bounds in bounds(),
         ops in prop::collection::vec(ops(), 1..120),
     ) {
         // Which task wakes first is chance: once a life has failed, the smaller ones get more tries.
@@ -277,7 +323,7 @@ proptest! {
         for _ in 0..tries {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             HAS_FAILED.store(true, Ordering::Relaxed);
-            runtime.unwrap().block_on(live(ops.clone()));
+            runtime.unwrap().block_on(live_in(bounds.clone(), ops.clone()));
             HAS_FAILED.store(tries > 1, Ordering::Relaxed);
         }
     }
@@ -287,15 +333,16 @@ proptest! {
 mod sqlite {
     use super::*;
     use crate::clock::SystemClock;
-    use crate::store::{Bounds, SqliteOptions, SqliteStore};
+    use crate::store::faulty::FaultyStore;
+    use crate::store::{SqliteOptions, SqliteStore};
 
-    async fn store() -> Arc<FaultyStore> {
+    async fn store(bounds: Bounds) -> SharedStore {
         let options = SqliteOptions {
             path: None,
             ..SqliteOptions::default()
         };
         let clock = Arc::new(SystemClock::new());
-        let opened = SqliteStore::open(options, Bounds::default(), clock).await;
+        let opened = SqliteStore::open(options, bounds, clock).await;
         FaultyStore::prompt(Arc::new(opened.unwrap()))
     }
 
@@ -307,9 +354,14 @@ mod sqlite {
         })]
 
         #[test]
-        fn every_promise_holds_over_sqlite_too(ops in prop::collection::vec(ops(), 1..120)) {
+        fn every_promise_holds_over_sqlite_too(
+            bounds in bounds(),
+            ops in prop::collection::vec(ops(), 1..120),
+        ) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async { live_with(ops, store().await).await });
+            runtime.unwrap().block_on(async {
+                live_over(store(bounds.clone()).await, bounds, ops).await;
+            });
         }
     }
 }

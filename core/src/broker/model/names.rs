@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::book::Wish;
-use super::life::{Claim, Life, NAMES, PRODUCERS, UNKNOWN, run};
+use super::life::{Cell, Claim, Life, NAMES, PRODUCERS, run};
 use super::link::Event;
 use crate::model::*;
 
@@ -24,21 +24,33 @@ impl Life {
             gap: true,
         };
         let member = &self.sessions[session].member;
-        let held = self.holders.get(&name).copied();
-        let holder = held.map(|(holder, _)| holder);
-        let is_same = held.is_some_and(|(_, of)| of.is_some() && of == instance);
         let answer = run(self.broker.consumer(member, hello));
+        self.claim(session, name, instance, None, answer);
+        session
+    }
+
+    /// Waits for a name.
+    pub(super) fn claim(
+        &mut self,
+        session: usize,
+        name: usize,
+        instance: Option<u8>,
+        wish: Option<Wish>,
+        answer: Cell<crate::Result<()>>,
+    ) {
+        let held = self.holders.get(&name).copied();
+        let is_same = held.is_some_and(|(_, of)| of.is_some() && of == instance);
         self.sessions[session].is_waiting = true;
         self.claims.push(Claim {
             session,
             name,
             instance,
             since: self.clock.elapsed(),
-            holder,
+            holder: held.map(|(holder, _)| holder),
             is_same,
+            wish,
             answer,
         });
-        session
     }
 
     pub(super) fn produce_as(&mut self, session: usize, name: usize, instance: Option<u8>) {
@@ -68,9 +80,6 @@ impl Life {
                 _ => None,
             })
             .collect();
-        if before.is_some_and(|(older, _)| older == UNKNOWN) {
-            return;
-        }
         assert_eq!(
             told,
             Vec::from_iter(replaced),
@@ -86,6 +95,7 @@ impl Life {
         done.sort_by_key(|claim| claim.answer.lock().as_ref().is_some_and(Result::is_err));
         // Of several claims the first one counts: a name may go from hand to hand at once.
         let first = done.iter().map(|claim| claim.since).min();
+        let mut refused = Vec::new();
         for claim in done {
             let answer = claim.answer.lock().take().unwrap();
             let waited = self.clock.elapsed() - first.unwrap_or(claim.since);
@@ -100,10 +110,13 @@ impl Life {
                         heard || claim.holder != Some(holder),
                         "a silent holder keeps its name (P22)"
                     );
-                    self.leave(claim.session, Leave::Closed);
+                    refused.push(claim.session);
                 }
                 Err(error) => assert!(!self.book.alive.contains(&claim.session), "{error}"),
             }
+        }
+        for session in refused {
+            self.leave(session, Leave::Closed);
         }
         self.claims
             .retain(|claim| self.book.alive.contains(&claim.session));
@@ -156,6 +169,8 @@ impl Life {
             claim.session
         );
         self.sessions[claim.session].is_waiting = false;
+        let granted = claim.wish.clone().map(|wish| (claim.session, wish));
+        self.granted.extend(granted);
         let again: Vec<Wish> = self
             .registry
             .values()

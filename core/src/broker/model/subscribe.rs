@@ -33,13 +33,6 @@ impl Life {
         let (session, wish) = (opening.session, &opening.wish);
         let answer = opening.answer.lock().take().unwrap();
         let place = (session, wish.name, wish.key);
-        if let Err(error) = &answer
-            && error.kind() == ErrorKind::DuplicateConsumer
-        {
-            let holder = self.holders.get(&wish.name).map(|(holder, _)| *holder);
-            assert!(holder.is_none_or(|holder| holder != session), "{wish:?}");
-            return;
-        }
         let qid = self
             .qid(session, wish)
             .filter(|qid| !qid.1.starts_with('~'));
@@ -135,13 +128,27 @@ impl Life {
     }
 
     pub(super) fn subscribe(&mut self, session: usize, mut wish: Wish) {
-        if wish.who != Who::Own {
-            // A queue that several share is durable or not for all of them, as the first one says.
-            let shared = (wish.key, wish.who == Who::Group);
-            wish.durable = *self.durable.entry(shared).or_insert(wish.durable);
-        }
         if self.sessions[session].is_waiting {
             return;
+        }
+        if wish.who != Who::Own {
+            // A queue that several share is durable for all of them from the first one on that says
+            // so. Those who sat there before are told apart by nobody here.
+            let durable = Wish {
+                durable: true,
+                ..wish.clone()
+            };
+            let shared = self.qid(session, &durable);
+            let mut openings = self.openings.iter();
+            let is_opening = openings.any(|opening| self.qid(0, &opening.wish) == shared);
+            let queue = shared.and_then(|qid| self.book.queues.get(&qid));
+            let is_used = is_opening || queue.is_some_and(|queue| !queue.seats.is_empty());
+            match queue.map_or(Tri::No, |queue| queue.every) {
+                Tri::Yes => wish.durable = true,
+                Tri::Maybe if is_used || !wish.durable => return,
+                Tri::Maybe => {}
+                Tri::No => wish.durable &= !is_used,
+            }
         }
         // A change between durable and plain that the store refuses leaves both (it said no).
         let wanted = if wish.durable { Tri::Yes } else { Tri::No };
@@ -162,22 +169,19 @@ impl Life {
         }
         let request = Self::request(&wish, NAMES[wish.name]);
         let member = self.sessions[session].member.clone();
-        let answer = run(self.broker.subscribe(&member, request));
-        if let Some((holder, _)) = self.holders.get(&wish.name)
-            && *holder != session
-        {
-            // Refused, which settles at once; see `opened`.
-            let before = (Tri::No, Tri::No);
-            self.openings.push(Opening {
-                session,
-                wish,
-                before,
-                is_refused: self.is_refusing,
-                answer,
-            });
-            return;
+        let holder = self.holders.get(&wish.name).map(|(holder, _)| *holder);
+        if holder != Some(session) {
+            // What the name listens to comes with it, one day perhaps; see above.
+            let subs = self.book.subs.range((session, 0, 0)..(session + 1, 0, 0));
+            let mut others = subs.filter(|((_, name, _), _)| *name != wish.name);
+            let comes = |key: usize| self.registry.contains_key(&(wish.name, key));
+            if others.any(|((.., key), _)| holder.is_some() || comes(*key)) {
+                return;
+            }
+            let answer = run(self.broker.subscriber(&member, &request));
+            return self.claim(session, wish.name, None, Some(wish), answer);
         }
-        self.holders.entry(wish.name).or_insert((session, None));
+        let answer = run(self.broker.subscribe(&member, request));
         self.registry.insert((wish.name, wish.key), wish.clone());
         self.enlist(session, &wish, true);
         let qid = self.qid(session, &wish);

@@ -5,11 +5,13 @@ use std::time::Duration;
 use super::super::*;
 use super::life::{Life, STAGING, breathe};
 use super::link::{Event, Got, Style};
+use crate::clock::Elapsed;
 
 impl Life {
     /// Lets the broker do what it can, then compares.
     pub(super) async fn observe(&mut self) {
         breathe().await;
+        self.release();
         let lost: Vec<usize> = self
             .book
             .alive
@@ -29,6 +31,7 @@ impl Life {
         let events = std::mem::take(&mut *self.journal.lock());
         for event in events {
             match event {
+                Event::Got(got) if self.book.sent[got.n].is_loose => self.take_loose(&got),
                 Event::Got(got) => {
                     let line = self.sessions[got.session].line.clone();
                     if matches!(got.style, Style::Tracked(_)) {
@@ -39,18 +42,25 @@ impl Life {
                     }
                     self.book.deliver(&got, &line, &self.clock);
                 }
+                Event::Cast(session, n) => self.book.cast(session, None, n),
                 Event::Refused(got) => self.refused(&got),
                 Event::Gap(session, dropped) => self.sessions[session].gaps += dropped,
                 Event::Error(..) | Event::Replaced(_) => {}
             }
         }
+        self.casts_are_there();
         self.book.just_left.clear();
         if self.is_well() {
-            self.blind_from = None;
             self.nothing_waits_in_vain();
         }
         if self.is_stalled || self.is_refusing {
             self.trouble = Some(self.clock.elapsed());
+        }
+        if !self.granted.is_empty() {
+            for (session, wish) in std::mem::take(&mut self.granted) {
+                self.subscribe(session, wish);
+            }
+            Box::pin(self.observe()).await;
         }
     }
 
@@ -69,7 +79,7 @@ impl Life {
     }
 
     /// The store has been well for longer than any courier waits before it tries again.
-    fn is_well(&self) -> bool {
+    pub(super) fn is_well(&self) -> bool {
         let rest = Duration::from_secs(6);
         !self.is_stalled
             && !self.is_refusing
@@ -119,7 +129,10 @@ impl Life {
             let is_direct = sub.qid.as_ref().is_none_or(|qid| {
                 let queue = self.book.queues.get(qid);
                 let is_empty = queue.is_none_or(|queue| queue.entries.is_empty());
-                !sub.wish.ack && is_empty && self.trouble.is_none()
+                // What others on the key store is fed to this one too, and live copies go behind it.
+                let mut stored = sent.certain.iter().chain(&sent.possible);
+                let is_fed = stored.any(|(of, _)| of == key);
+                !sub.wish.ack && is_empty && !is_fed && self.trouble.is_none()
             });
             assert!(
                 !is_direct,
@@ -130,46 +143,75 @@ impl Life {
 
     fn answered(&mut self) {
         let now = self.clock.elapsed();
-        for (n, result) in std::mem::take(&mut *self.replies.lock()) {
+        let replies = std::mem::take(&mut *self.replies.lock());
+        for (n, result) in replies {
+            if self.repeated(n, &result) {
+                continue;
+            }
             assert!(
                 self.unanswered.remove(&n).is_some(),
                 "{n} was answered twice (P2)"
             );
-            let sent = &mut self.book.sent[n];
             match result {
-                Ok(published) => {
-                    assert!(!sent.is_nowhere, "{n}: the store never had it (P2)");
-                    let (certain, possible) = (sent.certain.len(), sent.possible.len());
-                    let queued = published.queued as usize;
-                    let is_right = certain <= queued && queued <= certain + possible;
-                    assert!(
-                        is_right,
-                        "{n}: {queued} queued, not {:?} (+ {:?})",
-                        sent.certain, sent.possible
-                    );
-                    for qid in &sent.certain {
-                        let queue = self.book.queues.get_mut(qid).unwrap();
-                        if let Some(entry) = queue.entries.get_mut(&n) {
-                            entry.must = entry.end.is_none();
-                        }
-                    }
-                }
-                Err(error) => {
-                    let timed_out = error.kind() == ErrorKind::StoreTimeout;
-                    let may_fail = !sent.certain.is_empty() || !sent.possible.is_empty();
-                    assert!(
-                        may_fail && (timed_out || sent.is_nowhere || self.is_refusing),
-                        "{n}: {error}"
-                    );
-                    sent.is_refused |= sent.guaranteed;
-                    sent.is_late |= timed_out;
-                    if sent.guaranteed {
-                        let lost = self.book.live.iter_mut().filter(|((_, _, of), _)| *of == n);
-                        lost.for_each(|(_, live)| live.must = false);
-                    }
-                }
+                Ok(published) => self.accepted(n, &published),
+                Err(error) => self.rejected(n, &error),
             }
         }
+        self.nobody_waits_too_long(now);
+    }
+
+    fn accepted(&mut self, n: usize, published: &Published) {
+        let sent = &self.book.sent[n];
+        assert!(!sent.is_nowhere, "{n}: the store never had it (P2)");
+        assert!(!published.duplicate, "{n} is new (P16)");
+        assert_eq!(published.delayed, sent.is_delayed, "{n} (P17)");
+        if sent.is_delayed {
+            assert_eq!(published.queued, 0, "{n} (P17)");
+            return;
+        }
+        let (certain, possible) = (sent.certain.len(), sent.possible.len());
+        let queued = published.queued as usize;
+        let is_right = certain <= queued && queued <= certain + possible;
+        assert!(
+            is_right,
+            "{n}: {queued} queued, not {:?} (+ {:?})",
+            sent.certain, sent.possible
+        );
+        let refused = published.refused as usize;
+        let most = sent.full + possible + usize::from(sent.may_be_full) * 8;
+        let is_right = sent.full <= refused && refused <= most;
+        assert!(is_right, "{n}: {refused} refused, not {} (P25)", sent.full);
+        for qid in &sent.certain {
+            let queue = self.book.queues.get_mut(qid).unwrap();
+            if let Some(entry) = queue.entries.get_mut(&n) {
+                let wavers = self.book.doubtful.contains(&(qid.clone(), n));
+                entry.must = entry.end.is_none() && !wavers;
+            }
+        }
+    }
+
+    fn rejected(&mut self, n: usize, error: &Error) {
+        let sent = &mut self.book.sent[n];
+        let timed_out = error.kind() == ErrorKind::StoreTimeout;
+        let is_asked = !sent.certain.is_empty() || !sent.possible.is_empty();
+        let is_full = error.kind() == ErrorKind::QueueFull;
+        let had_no_room = sent.full > 0 || sent.may_be_full;
+        let may_fail = is_asked || sent.is_delayed || had_no_room;
+        let was_full = is_full && had_no_room;
+        let fails = timed_out || sent.is_nowhere || self.is_refusing || was_full;
+        assert!(may_fail && fails, "{n}: {error}");
+        sent.is_late |= timed_out;
+        if sent.is_delayed {
+            return; // held or not, it reaches nobody before it is due
+        }
+        sent.is_refused |= sent.is_guarded;
+        if sent.is_guarded {
+            let lost = self.book.live.iter_mut().filter(|((_, _, of), _)| *of == n);
+            lost.for_each(|(_, live)| live.must = false);
+        }
+    }
+
+    fn nobody_waits_too_long(&mut self, now: Elapsed) {
         for (n, since) in &self.unasked {
             self.book.sent[*n].is_late |= now - *since >= Duration::from_secs(5);
         }
@@ -182,6 +224,12 @@ impl Life {
                 waited < Duration::from_secs(5),
                 "{n} waits for {waited:?} (P24)"
             );
+        }
+        for repeated in self.repeats.values() {
+            let waited = repeated.since.map_or(Duration::ZERO, |since| now - since);
+            let n = repeated.n;
+            let is_right = waited < Duration::from_secs(5);
+            assert!(is_right, "the repeat of {n} waits for {waited:?} (P24)");
         }
         for (at, session) in self.sessions.iter().enumerate() {
             let waiting = self.unanswered.keys().filter(|n| {
@@ -212,8 +260,10 @@ impl Life {
             let kind = answer.as_ref().err().map(Error::kind);
             if judged.holds {
                 let is_kept = kind == Some(ErrorKind::StoreUnavailable);
+                let place = (judged.qid.clone(), judged.got.n);
+                let wavers = self.book.doubtful.contains(&place);
                 assert!(
-                    is_kept || answer == Ok(false),
+                    is_kept || wavers || answer == Ok(false),
                     "{:?} was held: {answer:?} (P9)",
                     judged.got
                 );

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Message, RetryPolicy};
-use crate::store::{LogId, Seq};
+use crate::store::{QueueId, Seq};
 use crate::{Error, ErrorKind};
 
 use super::super::ports::{Filter, Head, Outbox, SessionId};
@@ -45,6 +45,8 @@ pub(crate) struct Seat {
     pub(crate) retry: RetryPolicy,
     /// What it may see of what is stored; `None`: all (P30).
     pub(crate) filter: Option<Arc<dyn Filter>>,
+    /// The end of the log when it came: live copies go behind that (P5).
+    pub(crate) floor: Seq,
     /// Hears how many live copies for it were dropped because too many waited, once there is room
     /// again (P23).
     pub(crate) lost: Arc<dyn Fn(u64) + Send + Sync>,
@@ -63,15 +65,15 @@ pub(crate) enum Leave {
     Unsubscribed,
 }
 
-/// Which entry an id names. As text `<log>-<seq>` for stored ones, `~<queue>-<n>` for live copies,
-/// numbers in base 36; at most 28 characters.
+/// Which entry of which queue an id names. As text `<queue>-<seq>` for stored ones, `~<queue>-<n>`
+/// for live copies, numbers in base 36; at most 28 characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
-    /// An entry of a log.
+    /// A stored entry.
     Stored {
-        /// The log.
-        log: LogId,
-        /// Its position.
+        /// The queue; it has this id wherever it is kept.
+        queue: QueueId,
+        /// The position in its log.
         seq: Seq,
     },
     /// A live copy.
@@ -87,7 +89,7 @@ impl Item {
     /// Appends the id as text.
     pub(crate) fn write(self, text: &mut String) {
         let (head, tail) = match self {
-            Self::Stored { log, seq } => (log.0, seq),
+            Self::Stored { queue, seq } => (queue.0, seq),
             Self::Volatile { queue, n } => {
                 text.push('~');
                 (queue, n)
@@ -147,7 +149,7 @@ impl FromStr for Item {
                         n: tail,
                     },
                     None => Self::Stored {
-                        log: LogId(head),
+                        queue: QueueId(head),
                         seq: tail,
                     },
                 })
@@ -235,11 +237,11 @@ mod tests {
 
     #[test]
     fn an_id_reads_back_and_no_other_spelling_does() {
-        let (log, max) = (LogId(u64::MAX), u64::MAX);
+        let (queue, max) = (QueueId(u64::MAX), u64::MAX);
         let items = [
-            Item::Stored { log, seq: max },
+            Item::Stored { queue, seq: max },
             Item::Stored {
-                log: LogId(0),
+                queue: QueueId(0),
                 seq: 35,
             },
             Item::Volatile { queue: 36, n: 1 },

@@ -10,7 +10,7 @@ use crate::model::{MessageId, RealmId};
 use crate::store::*;
 use crate::{Error, ErrorKind, Result};
 
-/// A store whose appends wait while it is shut, and fail while it is broken.
+/// A store whose appends and openings wait while it is shut; appends fail while it is broken.
 pub(super) struct Gate {
     inner: Arc<MemoryStore>,
     open: watch::Sender<bool>,
@@ -36,6 +36,18 @@ impl Gate {
         self.open.send_replace(true);
     }
 
+    /// A call takes its place at once; only its answer waits.
+    fn later<T: Send + 'static>(&self, answer: Pending<T>) -> Pending<T> {
+        if *self.open.borrow() {
+            return answer;
+        }
+        let mut open = self.open.subscribe();
+        Pending::waiting(async move {
+            open.wait_for(|open| *open).await.unwrap();
+            answer.await
+        })
+    }
+
     /// What a later broker over the same data sees.
     pub(super) fn again(&self) -> Arc<Self> {
         Self::new(self.inner.clone())
@@ -54,27 +66,22 @@ impl Store for Gate {
         if self.is_broken.load(Ordering::SeqCst) {
             return Pending::ready(Err(Error::new(ErrorKind::StoreUnavailable, "broken")));
         }
-        // Takes its place now; only the answer waits.
-        let answer = self.inner.append(batch);
-        if *self.open.borrow() {
-            return answer;
-        }
-        let mut open = self.open.subscribe();
-        Pending::waiting(async move {
-            open.wait_for(|open| *open).await.unwrap();
-            answer.await
-        })
+        self.later(self.inner.append(batch))
+    }
+
+    fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord> {
+        self.later(self.inner.open(spec, now))
     }
 
     delegate! {
         fn durability(&self) -> Durability;
         fn queues(&self) -> Pending<Vec<QueueRecord>>;
-        fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord>;
         fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()>;
         fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64>;
         fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page>;
         fn due(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Due>;
         fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()>;
+        fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>>;
         fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>>;
         fn depth(&self, queue: QueueId) -> Pending<Depth>;
         fn realm_depth(&self, realm: &RealmId) -> Pending<Depth>;

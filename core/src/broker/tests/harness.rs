@@ -406,6 +406,7 @@ impl Client {
 
     /// Does not let the queue's courier look at its backlog first.
     pub(super) async fn subscribe_at_once(&self, request: SubscribeRequest) -> Result<Subscribed> {
+        self.broker.subscriber(&self.member, &request).await?;
         self.broker.subscribe(&self.member, request).await
     }
 

@@ -101,8 +101,14 @@ async fn subscribing_for_another_live_sessions_name_is_refused() {
     let victim = world.consumer("v").await;
     victim.subscribe(wish("v", "x")).await.unwrap();
     let thief = world.join();
-    let error = thief.subscribe(wish("v", "x")).await.unwrap_err();
+    let request = wish("v", "x");
+    let claim = tokio::spawn(world.broker.subscriber(&thief.member, &request));
+    world.pass(Duration::from_millis(500)).await;
+    assert_eq!(victim.line.probes.load(Ordering::SeqCst), 1);
+    let error = claim.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DuplicateConsumer);
+    let refused = world.broker.subscribe(&thief.member, request).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::DuplicateConsumer);
     let request = UnsubscribeRequest {
         what: Unsubscribe::Key(key("x")),
         consumer: Some(ConsumerName::parse("v").unwrap()),
@@ -123,6 +129,39 @@ async fn subscribing_for_another_live_sessions_name_is_refused() {
         .unwrap();
     assert_eq!(victim.bodies(), ["1"]);
     assert!(thief.bodies().is_empty());
+}
+
+#[tokio::test]
+async fn a_silent_holder_gives_its_name_to_who_subscribes_under_it() {
+    let world = world().await;
+    let frozen = world.consumer("c").await;
+    frozen.subscribe(wish("c", "x").durable()).await.unwrap();
+    frozen.subscribe(wish("c", "y")).await.unwrap();
+    frozen.line.silence.store(3_000, Ordering::SeqCst);
+    *frozen.line.acknowledged.lock() = Some(false);
+    let newcomer = world.join();
+    let request = wish("c", "x").durable();
+    let claim = tokio::spawn(world.broker.subscriber(&newcomer.member, &request));
+    breathe().await;
+    assert_eq!(frozen.line.probes.load(Ordering::SeqCst), 1);
+    world.pass(Duration::from_millis(900)).await;
+    assert!(!claim.is_finished());
+    world.pass(Duration::from_millis(200)).await;
+    claim.await.unwrap().unwrap();
+    assert!(frozen.line.is_closed.load(Ordering::SeqCst));
+    newcomer.subscribe(request).await.unwrap();
+    let producer = world.producer("p");
+    for event in ["x", "y"] {
+        producer.publish(message("p", event, event)).await.unwrap();
+    }
+    newcomer.wait_for(2).await;
+    let mut bodies = newcomer.bodies();
+    bodies.sort_unstable();
+    assert_eq!(
+        bodies,
+        ["x", "y"],
+        "what the name listens to besides works too"
+    );
 }
 
 #[tokio::test]
@@ -151,6 +190,26 @@ async fn a_producer_name_goes_to_the_newest_and_the_old_socket_is_told() {
     assert_eq!(consumer.lines().len(), 2);
     newer.leave(Leave::Closed);
     assert_eq!(consumer.lines()[2..], ["DISCONNECT-socket p"]);
+}
+
+#[tokio::test]
+async fn a_name_that_its_holder_left_goes_to_who_produces_under_it_next() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    consumer.subscribe(wish("c", "p:x")).await.unwrap();
+    let holder = world.producer("p");
+    let other = world.join();
+    // Its matches are cached from here on.
+    other.publish(message("p", "x", "1")).await.unwrap();
+    assert!(!other.member.is_producer("p"));
+    holder.leave(Leave::Closed);
+    other.publish(message("p", "x", "2")).await.unwrap();
+    assert!(other.member.is_producer("p"));
+    assert_eq!(consumer.bodies(), ["1", "2"]);
+    let heard = consumer.lines().into_iter();
+    let heard: Vec<_> = heard.filter(|line| !line.starts_with("CONSUME")).collect();
+    let online = "CONNECT-socket p";
+    assert_eq!(heard, [online, "DISCONNECT-socket p", online]);
 }
 
 #[tokio::test]

@@ -80,6 +80,42 @@ async fn while_the_store_is_slow_order_holds_and_others_go_on() {
 }
 
 #[tokio::test]
+async fn a_live_copy_keeps_its_place_when_batches_of_several_producers_are_answered_together() {
+    let world = world().await;
+    let consumer = world.consumer("c").await;
+    let mut request = wish("c", "x");
+    request.options.prefetch = 1;
+    consumer.subscribe(request).await.unwrap();
+    let (p, q) = (world.producer("p"), world.producer("q"));
+    world.store.shut();
+    for (producer, body) in [(&q, "q1"), (&p, "1"), (&p, "2"), (&p, "3"), (&q, "q2")] {
+        let from = if body.starts_with('q') { "q" } else { "p" };
+        let request = match body {
+            "2" => message(from, "x", body),
+            _ => guaranteed(from, "x", body),
+        };
+        tokio::spawn(producer.gather(request));
+        producer.flush();
+    }
+    breathe().await;
+    world.store.reopen();
+    consumer.wait_for(5).await;
+    let of = |producer: char| {
+        let bodies = consumer.bodies().into_iter();
+        bodies
+            .filter(|body| body.starts_with('q') == (producer == 'q'))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (of('p'), of('q')),
+        (
+            vec!["1".to_owned(), "2".to_owned(), "3".to_owned()],
+            vec!["q1".to_owned(), "q2".to_owned()],
+        )
+    );
+}
+
+#[tokio::test]
 async fn a_full_staging_line_stops_the_reading_until_it_is_half_empty() {
     let world = world_with(|config| config.staging_messages = 10, Default::default()).await;
     let consumer = world.consumer("c").await;

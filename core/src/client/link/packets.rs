@@ -284,7 +284,7 @@ impl Link<'_> {
                     self.missed(&name, 1);
                 }
             }
-            Ok(Step::Partial | Step::Ignored | Step::Late(_)) => {}
+            Ok(Step::Partial | Step::Repeated | Step::Late(_)) => {}
             Ok(Step::TooLarge(size)) => {
                 tracing::warn!(size, "a delivery was lost: it is too large");
                 self.missed(&name, 1);

@@ -62,6 +62,35 @@ async fn a_stream_yields_messages_that_can_be_settled_and_ends_with_the_connecti
 }
 
 #[tokio::test]
+async fn a_dropped_stream_detaches_a_durable_subscription_and_ends_a_plain_one() {
+    let script = Script::start().await;
+    let (consumer, mut messages, mut peer) = streaming(&script).await;
+    let delivery = json!({"event": "paid", "message": 1, "from": "orders", "msgId": "m",
+        "delivery_attempt": 1});
+    peer.emit("CONSUME-tyo-mq-all-paid", delivery).await;
+    soon(messages.next()).await.unwrap().ack();
+    drop(messages);
+    assert_eq!(peer.event().await.name, "ACK", "before its queue is left");
+    let detach = peer.event().await;
+    let expected = json!({"event": "paid", "producer": "TYO-MQ-ALL", "consumer": "billing",
+        "consumer_id": "billing", "scope": "default", "detach": true});
+    assert_eq!((&*detach.name, detach.id), ("UNSUBSCRIBE", None));
+    assert_eq!(detach.payload, expected);
+
+    let subscribing = consumer.subscribe(Subscribe::to("late"));
+    let serving = async {
+        let subscribe = peer.event().await;
+        peer.reply(&subscribe, json!({"ok": true})).await;
+    };
+    let (messages, ()) = soon(async { tokio::join!(subscribing, serving) }).await;
+    drop(messages.unwrap());
+    let end = peer.event().await;
+    assert_eq!((&*end.name, end.id.is_some()), ("UNSUBSCRIBE", true));
+    assert_eq!(end.payload["purge"], json!(false));
+    assert_eq!(end.payload.get("detach"), None);
+}
+
+#[tokio::test]
 async fn a_stream_that_is_not_read_stops_the_socket_and_a_dropped_one_lets_it_go_on() {
     let script = Script::start().await;
     let (consumer, messages, mut peer) = streaming(&script).await;
@@ -81,6 +110,7 @@ async fn a_stream_that_is_not_read_stops_the_socket_and_a_dropped_one_lets_it_go
     assert!(*sent.borrow() < 300);
     drop(messages);
     let mut peer = soon(flood).await.unwrap();
+    assert_eq!(peer.event().await.name, "UNSUBSCRIBE");
     assert_eq!(peer.text().await, "3", "the connection has stayed");
     assert!(consumer.connection().is_connected());
 }

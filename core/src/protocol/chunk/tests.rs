@@ -46,7 +46,7 @@ fn pieces_come_in_any_order_and_duplicates_do_no_harm() {
     assert_eq!(whole, Step::Complete("abc".into()));
     assert_eq!(assembler.held(), 0);
     let late = assembler.add(&chunk("t", 1, 3, "\"b\""), now).unwrap();
-    assert_eq!(late, Step::Ignored);
+    assert_eq!(late, Step::Repeated);
     assert!(assembler.is_empty());
 }
 
@@ -56,7 +56,7 @@ fn a_completed_transfers_id_may_be_used_again_for_another_message() {
     let mut add = |index, data| assembler.add(&chunk("t", index, 2, data), Duration::ZERO);
     add(0, "\"a\"").unwrap();
     assert_eq!(add(1, "\"b\"").unwrap(), Step::Complete("ab".into()));
-    assert_eq!(add(0, "\"a\"").unwrap(), Step::Ignored);
+    assert_eq!(add(0, "\"a\"").unwrap(), Step::Repeated);
     assert_eq!(add(0, "\"x\"").unwrap(), Step::Partial);
     assert_eq!(add(1, "\"y\"").unwrap(), Step::Complete("xy".into()));
 }
@@ -189,7 +189,7 @@ proptest! {
             pieces.reverse();
         }
         let mut assembler = Assembler::new(MAX);
-        let mut last = Step::Ignored;
+        let mut last = Step::Repeated;
         for (index, data) in &pieces {
             last = assembler.add(&chunk("t", *index, total, data), Duration::ZERO).unwrap();
         }

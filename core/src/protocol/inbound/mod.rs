@@ -78,7 +78,7 @@ pub enum Inbound<'a> {
 pub enum Answer {
     /// The text is no JSON array with a name: end the session.
     Close,
-    /// Say nothing: a payload string that holds no JSON.
+    /// Say nothing, unless a reply is awaited: a payload string that holds no JSON.
     Ignore,
     /// `ERROR {message, code, error}`.
     Error,

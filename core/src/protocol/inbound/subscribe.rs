@@ -88,9 +88,9 @@ fn first<const N: usize>(raws: [Option<&str>; N]) -> Option<&str> {
     raws.into_iter().find(|raw| is_present(*raw)).flatten()
 }
 
-fn missing_event() -> Refused {
-    let message = "SUBSCRIBE needs an object with an event";
-    Refused::new(Answer::BareError, ErrorKind::BadCommand, message)
+fn missing_event(verb: &str) -> Refused {
+    let message = format!("{verb} needs an object with an event");
+    Refused::new(Answer::BareError, ErrorKind::BadCommand, &message)
 }
 
 impl<'a> SubscribeMembers<'a> {
@@ -132,13 +132,13 @@ impl<'a> SubscribeMembers<'a> {
         Ok(text(raw, "event")?.filter(|event| !event.is_empty()))
     }
 
-    fn key(&self, inner: &SubscribeMembers<'a>) -> Result<(Key, bool), Refused> {
+    fn key(&self, verb: &str, inner: &SubscribeMembers<'a>) -> Result<(Key, bool), Refused> {
         let producer = self.producer()?;
         let scope = text(first([self.scope, inner.scope]), "scope")?;
         if scope.as_deref() == Some("all") {
             return Ok((all(producer, Spelling::Scope), false));
         }
-        let event = self.event()?.ok_or_else(missing_event)?;
+        let event = self.event()?.ok_or_else(|| missing_event(verb))?;
         let event = EventName::parse(&event)?;
         let mode = text(first([self.mode, inner.mode]), "mode")?;
         if mode.as_deref() == Some("topic") {
@@ -249,7 +249,7 @@ impl Subscribe {
     ) -> Result<Self, Refused> {
         let members: SubscribeMembers<'_> = args.members(scratch, Answer::BareError)?;
         let inner = members.inner();
-        let (key, never_matches) = members.key(&inner)?;
+        let (key, never_matches) = members.key(names::SUBSCRIBE, &inner)?;
         Ok(Self {
             key,
             never_matches,
@@ -278,7 +278,8 @@ impl Unsubscribe {
             payload => payload.object(Answer::Error)?,
         }
         let inner = members.inner();
-        let (key, _) = members.key(&inner).map_err(|refused| refused.error)?;
+        let key = members.key(names::UNSUBSCRIBE, &inner);
+        let (key, _) = key.map_err(|refused| refused.error)?;
         Ok(Self {
             target: Target::Key(key),
             consumer: members.consumer()?,

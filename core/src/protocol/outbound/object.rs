@@ -2,6 +2,8 @@
 //!
 //! Knows no verb.
 
+use bytes::Bytes;
+
 use crate::protocol::json;
 use crate::wire::frame;
 
@@ -103,7 +105,12 @@ fn object(out: &mut Vec<u8>, members: &dyn Fn(&mut Object<'_>)) {
 }
 
 fn begin_event(out: &mut Vec<u8>, name: &str) {
-    out.extend_from_slice(b"42[");
+    out.extend_from_slice(b"42");
+    begin_args(out, name);
+}
+
+fn begin_args(out: &mut Vec<u8>, name: &str) {
+    out.push(b'[');
     json::put_string(out, name);
     out.push(b',');
 }
@@ -150,13 +157,25 @@ pub(super) fn reply_text(out: &mut Vec<u8>, id: u64, text: &str) {
     });
 }
 
-/// Appends an event whose argument is `json`, which must be JSON text: for verbs of other parts.
-pub fn raw_event(out: &mut Vec<u8>, name: &str, json: &str) {
+/// Appends an event whose argument is `json`, which must be JSON text, with placeholders for the
+/// attachments: for verbs of other parts.
+pub fn raw_event(out: &mut Vec<u8>, name: &str, json: &str, attachments: &[Bytes]) {
     frame::text_with(out, json.len() + 32, |out| {
-        begin_event(out, name);
+        match attachments.len() {
+            0 => begin_event(out, name),
+            count => {
+                out.extend_from_slice(b"45");
+                json::put_number(out, count as u64);
+                out.push(b'-');
+                begin_args(out, name);
+            }
+        }
         out.extend_from_slice(json.as_bytes());
         out.push(b']');
     });
+    for attachment in attachments {
+        frame::binary(attachment, out);
+    }
 }
 
 /// Appends a reply whose argument is `json`, which must be JSON text.

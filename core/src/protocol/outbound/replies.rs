@@ -149,18 +149,35 @@ pub fn ack_many<T: AsRef<str>>(
     });
 }
 
-/// `AUTH_OK {realm, role}`.
+/// `AUTH_OK {realm, role}`; a reply says `ok: true` too.
 pub fn auth_ok(out: &mut Vec<u8>, id: Option<u64>, realm: &str, role: &str) {
-    both(out, id, names::AUTH_OK, &|object| {
+    login(out, id, names::AUTH_OK, true, &|object| {
         object.text("realm", realm).text("role", role);
     });
 }
 
-/// `AUTH_FAIL {code, error, message}`.
+/// `AUTH_FAIL {code, error, message}`; a reply says `ok: false` too.
 pub fn auth_fail(out: &mut Vec<u8>, id: Option<u64>, error: &Error) {
-    both(out, id, names::AUTH_FAIL, &|object| {
+    login(out, id, names::AUTH_FAIL, false, &|object| {
         put_error(object, error, status(error.kind()));
     });
+}
+
+/// Existing clients know these events without `ok`.
+fn login(
+    out: &mut Vec<u8>,
+    id: Option<u64>,
+    name: &str,
+    ok: bool,
+    members: &dyn Fn(&mut Object<'_>),
+) {
+    event(out, name, members);
+    if let Some(id) = id {
+        reply(out, id, &|object| {
+            object.flag("ok", ok);
+            members(object);
+        });
+    }
 }
 
 /// `RATE_LIMITED {code:429, error, reason, retry_after}`, the last in seconds.

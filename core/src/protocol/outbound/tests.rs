@@ -245,6 +245,8 @@ fn refusals_are_answered_as_their_verb_wants() {
     assert_eq!(answer(Answer::WorkingFail, Some(1)).len(), 2);
     let auth = r#"42["AUTH_FAIL",{"code":400,"error":"bad_command","message":"no"}]"#;
     assert_eq!(answer(Answer::AuthFail, None), [auth]);
+    let reply = r#"431[{"ok":false,"code":400,"error":"bad_command","message":"no"}]"#;
+    assert_eq!(answer(Answer::AuthFail, Some(1)), [auth, reply]);
 }
 
 #[test]
@@ -303,8 +305,11 @@ fn replies_have_the_members_of_the_specification() {
         r#"431[{"ok":true,"removed":1,"left":5}]"#
     );
     assert_eq!(
-        text(|out| auth_ok(out, None, "default", "both")),
-        r#"42["AUTH_OK",{"realm":"default","role":"both"}]"#
+        texts(|out| auth_ok(out, Some(4), "default", "both")),
+        [
+            r#"42["AUTH_OK",{"realm":"default","role":"both"}]"#,
+            r#"434[{"ok":true,"realm":"default","role":"both"}]"#,
+        ]
     );
     assert_eq!(
         text(|out| gap(out, &["a-b"], 3)),
@@ -314,7 +319,11 @@ fn replies_have_the_members_of_the_specification() {
         text(|out| rate_limited(out, "messages_per_second", 1)),
         r#"42["RATE_LIMITED",{"code":429,"error":"rate_limited","reason":"messages_per_second","retry_after":1}]"#
     );
-    assert_eq!(text(|out| raw_event(out, "X", "[1]")), r#"42["X",[1]]"#);
+    let raw = text(|out| raw_event(out, "X", "[1]", &[]));
+    assert_eq!(raw, r#"42["X",[1]]"#);
+    let mut out = Vec::new();
+    raw_event(&mut out, "X", "[1]", &[Bytes::from_static(b"ab")]);
+    assert_eq!(out, b"\x81\x0d451-[\"X\",[1]]\x82\x02ab");
     assert_eq!(text(|out| raw_reply(out, 2, "[1]")), "432[[1]]");
     assert_eq!(
         text(|out| event_text(out, "ERROR", "a\nb")),
@@ -411,7 +420,7 @@ proptest! {
         });
         prop_assert!(chunks.len() > 1);
         let mut assembler = Assembler::new(1 << 20);
-        let mut last = Step::Ignored;
+        let mut last = Step::Repeated;
         for chunk in &chunks {
             let args = chunk[2..].replacen("CONSUME_CHUNK", "PRODUCE_CHUNK", 1);
             let mut scratch = String::new();

@@ -73,6 +73,39 @@ pub async fn a_release_publishes_and_ends_the_delay_in_one(make: Make<'_>) {
     assert_eq!(rig.depth(queue.queue).await, 1);
 }
 
+pub async fn a_repeat_of_a_held_message_says_that_it_is_held(make: Make<'_>) {
+    let rig = Rig::new(make).await;
+    let queue = rig.open(spec("a")).await;
+    let named = |item| Append {
+        mark: Some(("i".into(), 1)),
+        uid: Some("u".into()),
+        ..item
+    };
+    let item = named(held(&rig, at(1)));
+    let first = rig.try_put(item.clone()).await.unwrap();
+    assert_eq!((first.duplicate, first.delayed), (false, true));
+    let now = named(append(rig.message(), &[queue.log]));
+    for repeat in [named(held(&rig, at(2))), now.clone()] {
+        let again = rig.try_put(repeat).await.unwrap();
+        assert_eq!(
+            (again.duplicate, again.delayed, again.id),
+            (true, true, first.id)
+        );
+    }
+    let release = Append {
+        logs: vec![queue.log],
+        due: None,
+        release: Some(first.id),
+        mark: None,
+        uid: None,
+        ..item
+    };
+    let released = rig.try_put(release).await.unwrap();
+    assert_eq!((released.duplicate, released.delayed), (false, false));
+    let again = rig.try_put(now).await.unwrap();
+    assert_eq!((again.duplicate, again.delayed), (true, false));
+}
+
 pub async fn a_refused_release_keeps_its_message(make: Make<'_>) {
     let rig = Rig::with(make, bounds(1, Overflow::Reject)).await;
     let queue = rig.filled("a", 1).await;

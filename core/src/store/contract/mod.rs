@@ -84,6 +84,7 @@ macro_rules! store_contract {
             a_forgotten_queue_comes_back_with_what_it_left
             a_left_over_keeps_its_log_for_itself
             a_left_over_is_refused_to_another_owner
+            a_left_over_is_settled_like_any_other_queue
             a_left_over_ends_with_its_ttl
             forgetting_with_purge_leaves_nothing
             a_log_goes_with_its_last_queue
@@ -154,6 +155,7 @@ macro_rules! store_contract {
             a_delayed_message_waits_until_it_is_due
             a_delayed_message_keeps_its_owner
             a_release_publishes_and_ends_the_delay_in_one
+            a_repeat_of_a_held_message_says_that_it_is_held
             a_refused_release_keeps_its_message
             a_release_that_nobody_wants_ends_the_delay
             dropped_delayed_messages_are_gone

@@ -2,7 +2,7 @@
 
 use crate::ErrorKind;
 use crate::model::RetryPolicy;
-use crate::store::{DeadLetterId, PageLimit, QueueId, QueueKind, QueueSpec};
+use crate::store::{DeadLetterId, PageLimit, QueueId, QueueKind, QueueSpec, Settled};
 
 use super::Make;
 use super::rig::{
@@ -126,6 +126,33 @@ pub async fn a_left_over_is_refused_to_another_owner(make: Make<'_>) {
         assert_eq!(error.kind(), ErrorKind::ConsumerIdTaken);
     }
     assert_eq!(rig.open(owned(Some("me"))).await.depth, 1);
+}
+
+pub async fn a_left_over_is_settled_like_any_other_queue(make: Make<'_>) {
+    let rig = Rig::new(make).await;
+    let queue = rig.filled("a", 4).await;
+    let id = queue.queue;
+    let left = async || rig.store.left_over(id).await.unwrap();
+    assert_eq!(left().await, None, "it is not forgotten");
+    rig.store.forget(id, false).await.unwrap();
+    let record = left().await.unwrap();
+    assert_eq!(
+        (record.queue, record.spec, record.depth),
+        (id, spec("a"), 4)
+    );
+    let settled = rig.store.settle(id, vec![1, 1, 9]).await.unwrap();
+    assert_eq!(settled, [Settled::Now, Settled::Before, Settled::Unknown]);
+    rig.change(id, except(vec![exception(2, at(1))])).await;
+    rig.change(id, done(&[3])).await;
+    let seen = rig.store.browse(id, 0, ALL).await.unwrap();
+    let seen: Vec<_> = seen.iter().map(|entry| (entry.seq, entry.due)).collect();
+    assert_eq!(seen, [(2, Some(at(1))), (4, None)]);
+    let back = rig.open(spec("a")).await;
+    assert_eq!((back.queue, back.depth, back.exceptions), (id, 2, 1));
+    rig.store.forget(id, false).await.unwrap();
+    rig.store.settle(id, vec![2, 4]).await.unwrap();
+    assert_eq!(left().await, None, "it ends with its last entry");
+    assert_eq!(rig.store.realm_depth(&realm("r")).await.unwrap().count, 0);
 }
 
 pub async fn a_left_over_ends_with_its_ttl(make: Make<'_>) {

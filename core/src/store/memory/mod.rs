@@ -103,6 +103,10 @@ impl Store for MemoryStore {
         self.call(|state| state.update(queue, &change, now))
     }
 
+    fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
+        self.call(|state| Ok(state.left_over(queue)))
+    }
+
     fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
         self.call(|state| state.settle(queue, &seqs))
     }

@@ -95,8 +95,8 @@ impl State {
         limit: PageLimit,
     ) -> Result<Vec<Entry>> {
         // What a full queue missed or dropped is settled by any change; that shows nowhere else.
-        self.change(id, |_| ())?;
-        let queue = self.live(id)?;
+        self.change_any(id, |_| ())?;
+        let queue = self.queues.get(&id).ok_or_else(no_queue)?;
         let log = self.logs.get(&queue.log).ok_or_else(no_queue)?;
         let mut number = queue.reading_from(after, log);
         let mut waiting = std::iter::from_fn(|| {

@@ -123,7 +123,7 @@ impl Core {
         limit: PageLimit,
     ) -> Result<Vec<Entry>> {
         let db = Rc::clone(&self.db);
-        self.state.change(queue, |change| {
+        self.state.change_any(queue, |change| {
             let view = View::of(change.queue, change.log, after);
             let entries = db.ask(|conn| read::browse(conn, queue, view, limit));
             entries.unwrap_or_default()

@@ -221,6 +221,10 @@ impl Store for SqliteStore {
         })
     }
 
+    fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
+        self.call(Nature::Read, move |core| Ok(core.state.left_over(queue)))
+    }
+
     fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
         self.call(Nature::Write, move |core| core.state.settle(queue, &seqs))
     }

@@ -150,8 +150,9 @@ impl Writer {
             Outcome::Committed => answer(batch, None),
             Outcome::Refused(error) => {
                 self.fail(&error);
-                let is_read = |task: &Box<dyn Task>| task.nature() == Nature::Read;
-                let (reads, writes): (Batch, Batch) = batch.into_iter().partition(is_read);
+                let batch = batch.into_iter();
+                let (reads, writes): (Batch, Batch) =
+                    batch.partition(|task| task.nature() == Nature::Read);
                 answer(writes, Some(&error));
                 // Whoever holds the database keeps nobody from reading.
                 self.one_by_one(reads);

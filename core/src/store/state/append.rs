@@ -125,6 +125,7 @@ impl<K: Keep> State<K> {
         Ok(Appended {
             id,
             duplicate: false,
+            delayed: item.due.is_some(),
             placed,
         })
     }
@@ -164,6 +165,7 @@ impl<K: Keep> State<K> {
         Appended {
             id,
             duplicate: true,
+            delayed: self.keep.holds(id),
             placed: Vec::new(),
         }
     }

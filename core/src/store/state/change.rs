@@ -77,7 +77,7 @@ impl<K: Keep> State<K> {
         update: &QueueChange,
         now: Timestamp,
     ) -> Result<()> {
-        let (realm, letters) = self.change(id, |change| {
+        let (realm, letters) = self.change_any(id, |change| {
             for state in &update.except {
                 change.upsert(state);
             }
@@ -98,10 +98,15 @@ impl<K: Keep> State<K> {
             (log.realm.clone(), letters)
         })?;
         self.counters.buried += letters.len() as u64;
-        if letters.is_empty() {
-            return Ok(());
+        if !letters.is_empty() {
+            self.bury_all(&realm, letters);
         }
-        let id = self.realm_mut(&realm).id;
+        self.end_left(id);
+        Ok(())
+    }
+
+    fn bury_all(&mut self, realm: &RealmId, letters: Vec<Letter<K::Held>>) {
+        let id = self.realm_mut(realm).id;
         let mut new = 0;
         for letter in letters {
             let buried = letter.id;
@@ -109,7 +114,7 @@ impl<K: Keep> State<K> {
             self.keep.note(|| Touched::Letter(id, buried));
         }
         let max = self.bounds.dlq_max_per_realm;
-        let realm = self.realm_mut(&realm);
+        let realm = self.realm_mut(realm);
         realm.dead += new;
         let over = realm.dead.saturating_sub(max);
         realm.dead -= over;
@@ -117,13 +122,14 @@ impl<K: Keep> State<K> {
             self.end_letters(id, over, Timestamp(u64::MAX));
             self.counters.dead_letters_dropped += over as u64;
         }
-        Ok(())
     }
 
     pub(crate) fn settle(&mut self, id: QueueId, seqs: &[Seq]) -> Result<Vec<Settled>> {
-        self.change(id, |change| {
+        let settled = self.change_any(id, |change| {
             seqs.iter().map(|seq| change.settle(*seq)).collect()
-        })
+        })?;
+        self.end_left(id);
+        Ok(settled)
     }
 
     pub(crate) fn purge_queue(&mut self, id: QueueId) -> Result<u64> {

@@ -130,6 +130,7 @@ impl<U: Uids> Marks<U> {
     }
 
     /// The instances whose mark has changed since the last call, with the mark if it is there still.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn take_touched(&mut self) -> Vec<(Arc<str>, Option<&Mark>)> {
         let mut touched = self
             .touched

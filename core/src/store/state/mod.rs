@@ -30,10 +30,14 @@ pub(super) mod tests;
 
 pub(super) use changes::{Changes, Touched};
 pub(super) use keep::{Entries, Held, Keep, Letter, Row, Uids};
-pub(super) use log::{Log, Totals};
-pub(super) use marks::Mark;
-pub(super) use queue::{Queue, Shut};
+pub(super) use log::Totals;
 pub(super) use reading::{LOOKS, Room, waiting_entry};
-pub(super) use realm::Realm;
-pub(super) use runs::Runs;
 pub(super) use state::{Change, State, no_queue};
+#[cfg(feature = "sqlite")]
+pub(super) use {
+    log::Log,
+    marks::Mark,
+    queue::{Queue, Shut},
+    realm::Realm,
+    runs::Runs,
+};

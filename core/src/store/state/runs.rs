@@ -22,6 +22,7 @@ impl Runs {
     }
 
     /// The runs that have changed since the last call: first number, and last number if it is there still.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn take_touched(&mut self) -> Vec<(u64, Option<u64>)> {
         let mut touched = self
             .touched
@@ -35,6 +36,7 @@ impl Runs {
     }
 
     /// Adds a run that is known to touch no other, as it was written down.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn restore(&mut self, first: u64, last: u64) {
         if first <= last && self.runs.insert(first, last).is_none() {
             self.len += last - first + 1;
@@ -94,6 +96,7 @@ impl Runs {
     }
 
     /// The runs that end at `number` or later, in order.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn from(&self, number: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let first = self.runs.range(..=number).next_back();
         let first = first.filter(|(_, last)| **last >= number);

@@ -135,6 +135,11 @@ impl<K: Keep> State<K> {
         records
     }
 
+    pub(crate) fn left_over(&self, id: QueueId) -> Option<QueueRecord> {
+        let queue = self.queues.get(&id).filter(|queue| queue.is_left)?;
+        Some(queue.record(self.logs.get(&queue.log)?))
+    }
+
     pub(crate) fn open(&mut self, spec: QueueSpec, now: Timestamp) -> Result<QueueRecord> {
         let realm = self.realms.get(&spec.realm);
         let log = realm.and_then(|realm| realm.logs.get(&spec.key).copied());

@@ -174,7 +174,7 @@ impl<K: Keep> State<K> {
     }
 
     /// Ends a left-over of which nothing is left.
-    fn end_left(&mut self, id: QueueId) {
+    pub(crate) fn end_left(&mut self, id: QueueId) {
         let is_over = self.queues.get(&id).is_some_and(|queue| {
             let depth = self.logs.get(&queue.log).map_or(0, |log| queue.depth(log));
             queue.is_left && depth == 0

@@ -186,15 +186,15 @@ mod sqlite {
 
     /// A store that moves from memory to a file and back.
     enum Moving {
-        Memory(MemoryStore),
-        File(InFile),
+        Memory(Box<MemoryStore>),
+        File(Box<InFile>),
     }
 
     impl Moving {
         fn subject(&self) -> &dyn Inner {
             match self {
-                Self::Memory(store) => store,
-                Self::File(store) => store,
+                Self::Memory(store) => &**store,
+                Self::File(store) => &**store,
             }
         }
     }
@@ -224,12 +224,12 @@ mod sqlite {
         const SHARES_MESSAGES: bool = false;
 
         fn make(bounds: Bounds) -> Self {
-            Self::Memory(MemoryStore::new(bounds))
+            Self::Memory(Box::new(MemoryStore::new(bounds)))
         }
 
         fn target(&self, bounds: &Bounds) -> Self {
             match self {
-                Self::Memory(_) => Self::File(InFile::make(bounds.clone())),
+                Self::Memory(_) => Self::File(Box::new(InFile::make(bounds.clone()))),
                 Self::File(_) => Self::make(bounds.clone()),
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use restante::ErrorKind;
 use restante::client::Client;
 use restante::model::RealmId;
-use restante::server::{Persistence, STATE_FILE, Server, ServerConfig, Storage};
+use restante::server::{Persisted, Persistence, STATE_FILE, Server, ServerConfig, Storage};
 use restante::store::SqliteOptions;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -74,6 +74,14 @@ async fn waiting(server: &Server) -> Vec<u64> {
         .collect()
 }
 
+#[expect(
+    clippy::print_stdout,
+    reason = "the pause is measured here, and promised in no test"
+)]
+fn say(queued: usize, changed: &Persisted) {
+    println!("{queued} waited, {changed:?}");
+}
+
 /// Changes the store while a backlog waits and is taken, and more comes.
 async fn moves_under_load(from: Storage, to: Storage, force: bool, queued: usize) {
     let folder = TempDir::new().unwrap();
@@ -128,7 +136,7 @@ async fn moves_under_load(from: Storage, to: Storage, force: bool, queued: usize
     };
     let (changed, (back, consuming)) = tokio::join!(server.set_persistence(change), back);
     let changed = changed.unwrap();
-    println!("{queued} waited, {changed:?}");
+    say(queued, &changed);
     assert_eq!(server.storage().0, to.name());
     let at = sent.load(Ordering::SeqCst);
     until(|| sent.load(Ordering::SeqCst) > at + 100).await;

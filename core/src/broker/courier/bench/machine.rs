@@ -29,8 +29,20 @@ impl Bench {
                 inputs.push(Input::Offered { seat, position });
             }
             if inputs.is_empty() {
-                return;
+                return self.check_keys();
             }
+        }
+    }
+
+    /// What has expired holds no ordering key while it waits for its retry.
+    fn check_keys(&self) {
+        for held in self.state.held.values() {
+            let message = &held.entry.message;
+            let waits = matches!(held.place, Place::Waiting { .. }) && message.key.is_some();
+            assert!(
+                !waits || !message.is_expired(self.now.wall),
+                "an expired entry keeps its key"
+            );
         }
     }
 
@@ -173,6 +185,10 @@ impl Bench {
             Effect::Browse { after } => {
                 let entries = self.maps.browse(after, self.page);
                 Input::Browsed(self.or_fail(|_| entries))
+            }
+            Effect::Look { seq } => {
+                let entries = self.maps.browse(seq.saturating_sub(1), 1);
+                Input::Looked(self.or_fail(|_| entries))
             }
             Effect::Write(change) => Input::Written(self.or_fail(|maps| maps.update(change))),
             Effect::Settle(seqs) => Input::Settled(self.or_fail(|maps| maps.settle(&seqs))),

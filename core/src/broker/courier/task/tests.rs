@@ -185,6 +185,7 @@ impl Rig {
             prefetch_bytes: 8 << 20,
             retry: RetryPolicy::default(),
             filter: None,
+            floor: 0,
             lost: Arc::new(|_| ()),
         };
         self.queue.attach(seat, false);
@@ -236,7 +237,7 @@ async fn a_backlog_and_what_comes_live_are_delivered_in_order_and_settled() {
     let got = line.until(1200).await;
     let seqs = got.iter().map(|(id, _)| id.parse::<Item>().unwrap());
     let expected = (1..=1200).map(|seq| Item::Stored {
-        log: rig.record.log,
+        queue: rig.record.queue,
         seq,
     });
     assert!(seqs.eq(expected));
@@ -396,7 +397,7 @@ async fn live_copies_without_a_store_are_tracked_and_go_with_their_session() {
     let rig = Rig { queue, ..rig };
     let line = rig.attach(1, Mode::Ack { timeout: TIMEOUT }, 10);
     for _ in 0..3 {
-        rig.queue.live(SessionId(1), &message(None, None, 10));
+        rig.queue.live(SessionId(1), &message(None, None, 10), 0);
     }
     let got = line.until(3).await;
     assert!(got[0].0.starts_with('~'));

@@ -311,3 +311,17 @@ fn the_wall_clock_does_not_move_waits() {
     bench.advance(TIMEOUT - seconds(1));
     assert_eq!(bench.held(1), [1]);
 }
+
+#[test]
+fn an_entry_that_expires_while_it_waits_for_its_retry_frees_its_ordering_key() {
+    let mut bench = Bench::new();
+    let soon = bench.now.wall.plus(DELAY / 2);
+    bench.publish(message(Some("A"), Some(soon), 10), true);
+    bench.publish(message(Some("A"), None, 10), true);
+    bench.ack_session(1, 10);
+    bench.nack(1, 0, true).unwrap();
+    assert!(bench.held(1).is_empty());
+    bench.advance(DELAY / 2);
+    assert_eq!(bench.held(1), [2]);
+    assert_eq!(bench.state.take_tally().expired, 1);
+}

@@ -209,6 +209,29 @@ fn a_store_that_does_not_answer_keeps_acks_and_the_late_answer_settles_them() {
 }
 
 #[test]
+fn a_dead_letter_made_after_a_restart_counts_the_attempt_before_it() {
+    let mut bench = Bench::new();
+    bench.publish(message(Some("A"), None, 10), false);
+    bench.publish(message(Some("A"), None, 10), false);
+    bench.backlog(1);
+    bench.ack_session(1, 10);
+    bench.ack(1, 1);
+    // Its row is written while it waits for its key.
+    bench.advance(seconds(6));
+    bench.nack(1, 0, false);
+    assert_eq!((bench.held(1), bench.maps.rows[&2].attempts), (vec![2], 0));
+    bench.crash();
+    let no = What::Nack {
+        delay: None,
+        requeue: false,
+        reason: None,
+    };
+    bench.verdict(Slot::stored(2), Some(1), no, "late");
+    assert_eq!(bench.outcomes(), [OK; 3]);
+    assert_eq!(bench.maps.dead[&2].attempts, 1);
+}
+
+#[test]
 fn a_revived_dead_letter_comes_after_a_wake() {
     let mut bench = Bench::new();
     bench.backlog(2);
@@ -260,4 +283,48 @@ fn an_ack_of_a_guessed_id_does_not_make_a_later_message_disappear() {
     assert_eq!(bench.held(1), [1, 2]);
     bench.heal();
     assert_eq!(bench.outcomes(), [Outcome::Unknown]);
+}
+
+#[test]
+fn a_verdict_on_an_entry_that_is_back_in_the_store_is_taken_while_it_is_unsettled() {
+    let mut bench = Bench::new();
+    bench.backlog(3);
+    bench.ack_session(1, 10);
+    bench.leave(1, Leave::Closed);
+    bench.restart();
+    let nack = |requeue| What::Nack {
+        delay: None,
+        requeue,
+        reason: Some("no".into()),
+    };
+    bench.verdict(Slot::stored(1), None, What::Working, "working");
+    bench.verdict(Slot::stored(1), None, nack(true), "again");
+    bench.verdict(Slot::stored(2), None, nack(false), "never");
+    bench.verdict(Slot::stored(2), None, nack(false), "twice");
+    bench.verdict(Slot::stored(9), None, What::Working, "unknown");
+    let unknown = Outcome::Unknown;
+    let outcomes = [DUPLICATE, DUPLICATE, OK, unknown.clone(), unknown];
+    assert_eq!(bench.outcomes(), outcomes);
+    assert_eq!(bench.maps.dead[&2].last_error.as_deref(), Some("no"));
+    bench.ack_session(2, 10);
+    assert_eq!((bench.held(2), bench.attempts(2)), (vec![1, 3], vec![2, 2]));
+}
+
+#[test]
+fn a_verdict_that_the_store_must_be_asked_about_is_answered_in_time() {
+    for what in [What::Ack, What::Working] {
+        let mut bench = Bench::new();
+        bench.backlog(2);
+        bench.ack_session(1, 10);
+        bench.leave(1, Leave::Closed);
+        bench.restart();
+        bench.health = Health::Silent;
+        bench.verdict(Slot::stored(1), None, what.clone(), "first");
+        bench.advance(seconds(1));
+        bench.verdict(Slot::stored(2), None, what, "second");
+        bench.advance(STORE_TIMEOUT);
+        assert_eq!(bench.outcomes(), [Outcome::Kept, Outcome::Kept]);
+        bench.heal();
+        assert!(bench.state.is_finished());
+    }
 }

@@ -38,7 +38,13 @@ pub async fn is_killed_again_and_again(rounds: usize, start: impl AsyncFn() -> B
         let client = broker.client();
         let producing = futures_util::future::join_all(PRODUCERS.map(|producer| {
             let (count, never) = (Arc::clone(&count), Arc::default());
-            produce(&client, producer, from(producer), count, never)
+            produce(
+                &client,
+                producer,
+                (from(producer), 2 * SECOND),
+                count,
+                never,
+            )
         }));
         let port = broker.port;
         let kill = async {

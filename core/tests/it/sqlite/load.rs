@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
@@ -13,8 +14,6 @@ use serde_json::value::RawValue;
 use super::process::soon;
 
 pub const PRODUCERS: [&str; 2] = ["orders", "returns"];
-/// How long a produce may take.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 /// Produces of one producer under way.
 const WINDOW: u64 = 16;
 
@@ -72,12 +71,12 @@ pub fn are_seen(seen: &AllSeen, confirmed: &BTreeMap<&str, BTreeSet<u64>>) -> bo
     })
 }
 
-/// Produces until the link ends, or is told to end; the numbers that were confirmed, and the last
+/// Produces behind number `from`, each for at most `patience`, until the link ends or it is told to end; the numbers that were confirmed, and the last
 /// one tried.
 pub async fn produce(
     client: &Client,
     producer: &'static str,
-    from: u64,
+    (from, patience): (u64, Duration),
     confirmed: Arc<AtomicUsize>,
     is_told: Arc<AtomicBool>,
 ) -> (Vec<u64>, u64) {
@@ -94,7 +93,7 @@ pub async fn produce(
                     guaranteed: number % 3 == 0,
                     ..Produce::default()
                 };
-                (number, link.send(&produce, PATIENCE))
+                (number, link.send(&produce, patience))
             })
             .collect();
         number += WINDOW;
@@ -110,7 +109,7 @@ pub async fn produce(
         }
         if is_over {
             // What was not confirmed may be there or not, and is not sent again.
-            let _ = link.connection().close(std::time::Duration::ZERO).await;
+            let _ = link.connection().close(Duration::ZERO).await;
             return (done, number);
         }
     }

@@ -82,18 +82,21 @@ fn say(queued: usize, changed: &Persisted) {
     println!("{queued} waited, {changed:?}");
 }
 
-/// Changes the store while a backlog waits and is taken, and more comes.
-async fn moves_under_load(from: Storage, to: Storage, force: bool, queued: usize) {
-    let folder = TempDir::new().unwrap();
-    let place = |storage: Storage| match storage {
-        Storage::Memory => Storage::Memory,
+/// The same in this folder.
+fn placed(folder: &TempDir, storage: Storage) -> Storage {
+    match storage {
         Storage::Sqlite(options) => {
             let name = options.path.unwrap();
             sqlite(folder.path(), name.to_str().unwrap())
         }
         other => other,
-    };
-    let (from, to) = (place(from), place(to));
+    }
+}
+
+/// Changes the store while a backlog waits and is taken, and more comes.
+async fn moves_under_load(from: Storage, to: Storage, force: bool, queued: usize) {
+    let folder = TempDir::new().unwrap();
+    let (from, to) = (placed(&folder, from), placed(&folder, to));
     let server = start(folder.path(), from.clone()).await.unwrap();
     let client = client(&server);
     let away = soon(client.consumer("billing")).await.unwrap();
@@ -105,7 +108,7 @@ async fn moves_under_load(from: Storage, to: Storage, force: bool, queued: usize
     let filling = produce(
         &client,
         "orders",
-        0,
+        (0, 20 * SECOND),
         Arc::clone(&count),
         Arc::clone(&is_filled),
     );
@@ -118,7 +121,9 @@ async fn moves_under_load(from: Storage, to: Storage, force: bool, queued: usize
     let sent = Arc::new(AtomicUsize::new(0));
     let returning = {
         let (client, sent, is_over) = (client.clone(), Arc::clone(&sent), Arc::clone(&is_over));
-        tokio::spawn(async move { produce(&client, "returns", 0, sent, is_over).await })
+        tokio::spawn(
+            async move { produce(&client, "returns", (0, 20 * SECOND), sent, is_over).await },
+        )
     };
     until(|| sent.load(Ordering::SeqCst) > 100).await;
 

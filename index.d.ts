@@ -604,10 +604,10 @@ export interface ServerOptions {
   host?: string;
   logger?: Logger;
   /** Where durable messages wait. Default `'memory'`. */
-  storage?: 'memory' | 'sqlite' | true | MemoryStore | SqliteStore;
-  store?: 'memory' | 'sqlite' | true | MemoryStore | SqliteStore;
-  storage_options?: MemoryStoreOptions | SqliteStoreOptions;
-  storageOptions?: MemoryStoreOptions | SqliteStoreOptions;
+  storage?: 'memory' | 'sqlite' | 'redis' | true | MemoryStore | SqliteStore | RedisStore;
+  store?: 'memory' | 'sqlite' | 'redis' | true | MemoryStore | SqliteStore | RedisStore;
+  storage_options?: MemoryStoreOptions | SqliteStoreOptions | RedisStoreOptions;
+  storageOptions?: MemoryStoreOptions | SqliteStoreOptions | RedisStoreOptions;
   /** Where `restante.state.json` is, which remembers what `setPersistence` chose. Default: the working directory. */
   data_dir?: string;
   dataDir?: string;
@@ -778,6 +778,9 @@ export interface StoreStats {
   /** `at` in milliseconds since 1970. */
   last_error: { at: number; message: string } | null;
   warnings: string[];
+  /** Calls of a store in Redis that wait, and that were sent again. */
+  waiting_calls?: number;
+  repeated_calls?: number;
   /** Sizes of a store that is a file. */
   file_bytes?: number;
   wal_bytes?: number;
@@ -866,16 +869,41 @@ declare class SqliteStore {
 }
 export type { SqliteStore };
 
+export interface RedisStoreOptions {
+  /** `redis://` or `rediss://`, with user, password and database; several for Sentinel and Cluster.
+   *  Default `'redis://127.0.0.1:6379'`. */
+  url?: string | string[];
+  /** What our keys begin with; no braces. Default `'restante'`. */
+  prefix?: string;
+  /** The name of the master that the Sentinels at `url` watch. */
+  sentinel?: string;
+  /** `url` names nodes of a Redis Cluster. Default false. */
+  cluster?: boolean;
+  /** Start only if Redis never evicts keys. Default false. */
+  strict?: boolean;
+  default_ttl?: Duration;
+  defaultTtl?: Duration;
+}
+
+/** Keeps messages in Redis: they survive the broker. The server's start connects. */
+declare class RedisStore {
+  constructor(options?: RedisStoreOptions);
+  readonly options: Readonly<RedisStoreOptions>;
+}
+export type { RedisStore };
+
 export const Storage: {
   readonly MemoryStore: typeof MemoryStore;
   readonly SqliteStore: typeof SqliteStore;
+  readonly RedisStore: typeof RedisStore;
   createStore(name: 'sqlite', options?: SqliteStoreOptions): SqliteStore;
-  createStore<Store extends MemoryStore | SqliteStore>(store: Store): Store;
+  createStore(name: 'redis', options?: RedisStoreOptions): RedisStore;
+  createStore<Store extends MemoryStore | SqliteStore | RedisStore>(store: Store): Store;
   createStore(name?: 'memory' | true, options?: MemoryStoreOptions): MemoryStore;
   createStoreAsync(
-    name?: 'memory' | 'sqlite' | true | MemoryStore | SqliteStore,
-    options?: MemoryStoreOptions | SqliteStoreOptions,
-  ): Promise<{ store: MemoryStore | SqliteStore; backend: 'memory' | 'sqlite'; fellBack: boolean; error: Error | null }>;
+    name?: 'memory' | 'sqlite' | 'redis' | true | MemoryStore | SqliteStore | RedisStore,
+    options?: MemoryStoreOptions | SqliteStoreOptions | RedisStoreOptions,
+  ): Promise<{ store: MemoryStore | SqliteStore | RedisStore; backend: 'memory' | 'sqlite' | 'redis'; fellBack: boolean; error: Error | null }>;
 };
 
 // ---- names on the wire -------------------------------------------------------------------------

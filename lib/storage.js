@@ -11,6 +11,15 @@ const SQLITE = {
   force: kinds.flag,
 };
 
+const REDIS = {
+  url: (value, name) => (Array.isArray(value) ? value.map((one) => kinds.text(one, name)).join(',') : kinds.text(value, name)),
+  prefix: kinds.text,
+  sentinel: kinds.text,
+  cluster: kinds.flag,
+  strict: kinds.flag,
+  default_ttl: kinds.span,
+};
+
 /** Keeps messages in the server's memory: they survive reconnects, not the process. */
 class MemoryStore {
   constructor(options) {
@@ -27,17 +36,26 @@ class SqliteStore {
   }
 }
 
-const isStore = (value) => value instanceof MemoryStore || value instanceof SqliteStore;
-/** The name that the core knows a store by. */
-const nameOf = (store) => (store instanceof SqliteStore ? 'sqlite' : 'memory');
+/** Keeps messages in Redis: they survive the broker. The server's start connects. */
+class RedisStore {
+  constructor(options) {
+    this.options = Object.freeze(read(options, REDIS));
+    Object.freeze(this);
+  }
+}
 
-/** `memory` (or `true`), `sqlite`, or a store. @throws `unsupported` for other names. */
+/** Stores by the names that the core knows them by. */
+const STORES = { memory: MemoryStore, sqlite: SqliteStore, redis: RedisStore };
+const isStore = (value) => Object.values(STORES).some((Store) => value instanceof Store);
+const nameOf = (store) => Object.keys(STORES).find((name) => store instanceof STORES[name]);
+
+/** `memory` (or `true`), `sqlite`, `redis`, or a store. @throws `unsupported` for other names. */
 function createStore(name = 'memory', options = {}) {
   if (isStore(name)) return name;
-  if (name === 'memory' || name === true) return new MemoryStore(options);
-  if (name === 'sqlite') return new SqliteStore(options);
+  if (name === true) return new MemoryStore(options);
+  if (Object.hasOwn(STORES, name)) return new STORES[name](options);
   const what = typeof name === 'string' ? `'${name}'` : 'a store of your own';
-  throw new RestanteError({ code: 'unsupported', message: `storage: ${what} is not supported yet, only 'memory' and 'sqlite'` });
+  throw new RestanteError({ code: 'unsupported', message: `storage: ${what} is not supported yet, only 'memory', 'sqlite' and 'redis'` });
 }
 
 async function createStoreAsync(name, options) {
@@ -45,4 +63,4 @@ async function createStoreAsync(name, options) {
   return { store, backend: nameOf(store), fellBack: false, error: null };
 }
 
-module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, createStore, createStoreAsync }), isStore, nameOf };
+module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, RedisStore, createStore, createStoreAsync }), isStore, nameOf };

@@ -155,7 +155,11 @@ test('Storage: memory, and clear words about the others', async () => {
   assert.equal((await restante.Storage.createStoreAsync(sqlite)).backend, 'sqlite');
   assert.throws(() => restante.Storage.createStore('sqlite', { synchronous: 'off' }), { code: 'bad_command' });
   assert.throws(() => restante.Storage.createStore('custom'), { code: 'unsupported' });
-  await assert.rejects(restante.Storage.createStoreAsync('redis'), { code: 'unsupported' });
+  const redis = restante.Storage.createStore('redis', { url: ['redis://a:1', 'redis://b:2'], cluster: true });
+  assert.ok(redis instanceof restante.Storage.RedisStore);
+  assert.deepEqual({ ...redis.options }, { url: 'redis://a:1,redis://b:2', cluster: true });
+  assert.equal((await restante.Storage.createStoreAsync(redis)).backend, 'redis');
+  await assert.rejects(restante.Storage.createStoreAsync('custom'), { code: 'unsupported' });
   const server = new Server({ storage: store, port: 0, host: '127.0.0.1' });
   await server.start();
   await server.stop();

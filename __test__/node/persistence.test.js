@@ -45,7 +45,7 @@ test('a change that cannot be is refused, and nothing changes', async (t) => {
   const filename = path.join(data_dir, 'queue.sqlite');
   const { server } = await startServer(t, { data_dir, storage: 'sqlite', storage_options: { filename } });
   await assert.rejects(server.setPersistence({ storage: 'memory' }), { code: 'config', message: /force/ });
-  await assert.rejects(server.setPersistence({ storage: 'redis' }), { code: 'unsupported' });
+  await assert.rejects(server.setPersistence({ storage: 'redis' }), { code: 'store_unsupported' });
   await assert.rejects(server.setPersistence({}), { code: 'bad_command' });
   await assert.rejects(server.setPersistence({ storage: 'sqlite', storage_options: { filename } }), { code: 'store_locked' });
   assert.equal(server.getStats().store.storage, 'sqlite');

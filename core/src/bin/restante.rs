@@ -32,7 +32,7 @@ struct Serve {
     /// Address to listen on; all interfaces if not given.
     #[arg(long, env = "RESTANTE_HOST")]
     host: Option<String>,
-    /// Where messages wait: `sqlite` (the default) or `memory`.
+    /// Where messages wait: `sqlite` (the default), `redis` or `memory`.
     #[arg(long, env = "RESTANTE_STORAGE")]
     storage: Option<String>,
     /// The database file of `sqlite`; `restante.sqlite` if not given.
@@ -41,6 +41,9 @@ struct Serve {
     /// What a confirmed message survives: `full` (the default) power loss too, `normal` a kill.
     #[arg(long, env = "RESTANTE_SYNCHRONOUS")]
     synchronous: Option<String>,
+    /// The address of `redis`; `redis://127.0.0.1:6379` if not given.
+    #[arg(long, env = "RESTANTE_REDIS_URL", hide_env_values = true)]
+    url: Option<String>,
     /// I/O threads; 1 up to two cores, else half the cores, at most 4.
     #[arg(long, env = "RESTANTE_THREADS")]
     threads: Option<usize>,
@@ -121,6 +124,7 @@ fn options(serve: &Serve) -> Result<String> {
     let flags = [
         ("filename", &serve.filename),
         ("synchronous", &serve.synchronous),
+        ("url", &serve.url),
     ];
     let name = match options.contains_key("storageOptions") {
         true => "storageOptions",

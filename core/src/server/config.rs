@@ -8,6 +8,8 @@ use std::time::Duration;
 use crate::broker::BrokerConfig;
 use crate::clock::{Clock, SystemClock};
 use crate::model::SubscriptionDefaults;
+#[cfg(feature = "redis")]
+use crate::store::RedisOptions;
 #[cfg(feature = "sqlite")]
 use crate::store::SqliteOptions;
 use crate::store::{Bounds, Store};
@@ -61,6 +63,9 @@ pub enum Storage {
     /// In a SQLite file: they survive the process. The default of the command.
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteOptions),
+    /// In Redis: as far as Redis's own settings go. Its `timeout` is the broker's `store_timeout`.
+    #[cfg(feature = "redis")]
+    Redis(RedisOptions),
 }
 
 impl Storage {
@@ -70,6 +75,8 @@ impl Storage {
             Self::Memory => "memory",
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => "sqlite",
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => "redis",
         }
     }
 }

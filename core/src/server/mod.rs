@@ -278,7 +278,10 @@ async fn open_store(config: &ServerConfig) -> Result<SharedStore> {
         return Ok(store.clone());
     }
     let bounds = config.bounds.clone();
-    config.storage.open(bounds, &config.clock).await
+    config
+        .storage
+        .open(bounds, config.broker.store_timeout, &config.clock)
+        .await
 }
 
 /// An event that [`Server::emit`] sends.

@@ -12,6 +12,8 @@ use super::config::{IdleEviction, ServerConfig, Storage};
 use super::persistence::Persistence;
 use crate::model::{duration_from_number, duration_from_text};
 use crate::store::Overflow;
+#[cfg(feature = "redis")]
+use crate::store::RedisOptions;
 #[cfg(feature = "sqlite")]
 use crate::store::{SqliteOptions, Synchronous};
 use crate::transport::Cors;
@@ -333,9 +335,13 @@ impl Options {
             Some(Value::String(name)) if name.eq_ignore_ascii_case("sqlite") => {
                 Storage::Sqlite(SqliteOptions::default())
             }
+            #[cfg(feature = "redis")]
+            Some(Value::String(name)) if name.eq_ignore_ascii_case("redis") => {
+                Storage::Redis(RedisOptions::default())
+            }
             Some(other) => {
                 let message =
-                    format!("storage {other}: this version has \"memory\" and \"sqlite\"");
+                    format!("storage {other}: there are \"memory\", \"sqlite\" and \"redis\"");
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
         };
@@ -355,6 +361,10 @@ impl Options {
         #[cfg(feature = "sqlite")]
         if let Storage::Sqlite(options) = &mut storage {
             inner.sqlite(options)?;
+        }
+        #[cfg(feature = "redis")]
+        if let Storage::Redis(options) = &mut storage {
+            inner.redis(options)?;
         }
         inner.warn_unknown();
         self.warnings.append(&mut inner.warnings);
@@ -376,6 +386,26 @@ impl Options {
         }
         self.flag(&["force"], &mut options.force)?;
         self.millis(&["busy_timeout"], &mut options.busy_timeout)
+    }
+
+    #[cfg(feature = "redis")]
+    fn redis(&mut self, options: &mut RedisOptions) -> Result<()> {
+        match self.get(&["url"]) {
+            None => {}
+            Some(Value::String(url)) => options.url = url,
+            Some(Value::Array(list)) => {
+                let urls: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+                options.url = urls.join(",");
+            }
+            Some(_) => return Err(wrong("url", "an address or a list of them")),
+        }
+        if let Some(prefix) = self.text(&["prefix"])? {
+            options.prefix = prefix;
+        }
+        options.sentinel = self.text(&["sentinel"])?;
+        self.flag(&["cluster"], &mut options.cluster)?;
+        self.flag(&["strict"], &mut options.strict)?;
+        options.check()
     }
 
     fn warn_unknown(&mut self) {

@@ -13,6 +13,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
+#[cfg(feature = "redis")]
+use crate::store::RedisStore;
 use crate::store::{Bounds, Copied, Durability, MemoryStore, SharedStore};
 #[cfg(feature = "sqlite")]
 use crate::store::{SqliteOptions, SqliteStore, Synchronous};
@@ -53,6 +55,8 @@ impl Storage {
             Self::Memory => None,
             #[cfg(feature = "sqlite")]
             Self::Sqlite(options) => options.path.as_deref().map(absolute),
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => None,
         }
     }
 
@@ -65,17 +69,31 @@ impl Storage {
                 Some(path) => format!("sqlite {}", absolute(path).display()),
                 None => "sqlite in memory".to_owned(),
             },
+            // Its address may hold a password.
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => "redis".to_owned(),
         }
     }
 
     /// As the store that leads.
-    pub(super) async fn open(&self, bounds: Bounds, clock: &Arc<dyn Clock>) -> Result<SharedStore> {
-        let _ = clock;
+    pub(super) async fn open(
+        &self,
+        bounds: Bounds,
+        timeout: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<SharedStore> {
+        let _ = (clock, timeout);
         Ok(match self {
             Self::Memory => Arc::new(MemoryStore::new(bounds)),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(options) => {
                 Arc::new(SqliteStore::open(options.clone(), bounds, clock.clone()).await?)
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => {
+                let mut options = options.clone();
+                options.timeout = timeout;
+                Arc::new(RedisStore::open(options, bounds, clock.clone()).await?)
             }
         })
     }
@@ -93,6 +111,11 @@ impl Storage {
             Self::Sqlite(options) => {
                 let opening = SqliteStore::open_target(options.clone(), bounds, clock.clone());
                 Arc::new(opening.await?)
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => {
+                let why = "messages cannot be moved to Redis or from there yet";
+                return Err(Error::new(ErrorKind::StoreUnsupported, why));
             }
         })
     }

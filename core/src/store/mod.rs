@@ -28,6 +28,8 @@ pub mod faulty;
 mod memory;
 mod pending;
 pub mod record;
+#[cfg(feature = "redis")]
+mod redis;
 mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -42,6 +44,8 @@ use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisOptions, RedisStore};
 pub use memory::MemoryStore;
 pub use pending::Pending;
 pub use record::{ExportCursor, Exported, Record};

@@ -82,7 +82,7 @@ pub(super) fn settings(text: &str) -> Option<QueueSettings> {
     };
     let consumer = match text("consumer") {
         None => None,
-        Some(name) => ConsumerName::parse(name).ok(),
+        Some(name) => Some(ConsumerName::parse(name).ok()?),
     };
     let group = match text("group") {
         None => None,

@@ -90,3 +90,38 @@ mod sqlite {
         restante::store_contract!(make);
     }
 }
+
+mod redis {
+    use std::sync::Arc;
+
+    use restante::store::contract::Making;
+    use restante::store::{Bounds, SharedStore};
+
+    use crate::redis::{cluster, server};
+
+    mod one {
+        use super::*;
+
+        fn make(bounds: Bounds) -> Making {
+            Box::pin(async move {
+                let options = server::shared().options();
+                Arc::new(server::open(options, bounds).await) as SharedStore
+            })
+        }
+
+        restante::store_contract!(make);
+    }
+
+    mod in_a_cluster {
+        use super::*;
+
+        fn make(bounds: Bounds) -> Making {
+            Box::pin(async move {
+                let options = cluster::shared().options();
+                Arc::new(server::open(options, bounds).await) as SharedStore
+            })
+        }
+
+        restante::store_contract!(make);
+    }
+}

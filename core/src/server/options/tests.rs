@@ -56,6 +56,27 @@ fn options_of_a_sqlite_store_are_read_in_both_spellings() {
     assert_eq!(read(r#"{"filename":":memory:"}"#).path, None);
 }
 
+#[cfg(feature = "redis")]
+#[test]
+fn options_of_a_redis_store_are_read() {
+    let read = |options: &str| {
+        let json = format!(r#"{{"storage":"redis","storageOptions":{options}}}"#);
+        match read(&json).storage {
+            Storage::Redis(options) => options,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(read("{}"), RedisOptions::default());
+    let all =
+        r#"{"url":["rediss://a:1","rediss://b:2"],"prefix":"p","cluster":true,"strict":true}"#;
+    let all = read(all);
+    assert_eq!(
+        (&*all.url, &*all.prefix, all.cluster, all.strict),
+        ("rediss://a:1,rediss://b:2", "p", true, true)
+    );
+    assert_eq!(read(r#"{"sentinel":"m"}"#).sentinel.as_deref(), Some("m"));
+}
+
 #[test]
 fn a_wrong_value_names_its_option() {
     for (json, option) in [
@@ -65,6 +86,16 @@ fn a_wrong_value_names_its_option() {
         (r#"{"overflow":"oops"}"#, "overflow"),
         (r#"{"transports":[]}"#, "transports"),
         (r#"{"store_timeout":-1}"#, "store_timeout"),
+        #[cfg(feature = "redis")]
+        (
+            r#"{"storage":"redis","storage_options":{"url":"http://x"}}"#,
+            "url",
+        ),
+        #[cfg(feature = "redis")]
+        (
+            r#"{"storage":"redis","storage_options":{"prefix":"{"}}"#,
+            "prefix",
+        ),
         (
             r#"{"storage":"sqlite","storage_options":{"synchronous":"off"}}"#,
             "synchronous",
@@ -94,7 +125,10 @@ fn parts_of_later_versions_are_refused_unless_off() {
             .err()
             .map(|error| error.kind())
     };
-    assert_eq!(kind(r#"{"storage":"redis"}"#), Some(ErrorKind::Unsupported));
+    assert_eq!(
+        kind(r#"{"storage":"custom"}"#),
+        Some(ErrorKind::Unsupported)
+    );
     assert_eq!(
         kind(r#"{"auth":{"token":"x"}}"#),
         Some(ErrorKind::Unsupported)

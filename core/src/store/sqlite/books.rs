@@ -358,7 +358,7 @@ impl Loading {
             key: log.key.clone(),
             kind: codec::kind(kind)?,
             name,
-            settings: codec::settings_of(&settings)?,
+            settings: codec::settings(&settings)?,
         };
         let named = (log_id, spec.kind, Arc::clone(&spec.name));
         let mut queue = Queue::new(id, log_id, spec, log.head(), true);

@@ -1,20 +1,20 @@
-//! What of a queue and of a mark is one value of a row: kinds, marks.
+//! What of a queue and of a mark is one value of a row: kinds, settings, marks.
 
 use crate::clock::Timestamp;
 use crate::model::MessageId;
 
-use super::super::settings;
+use super::super::settings as shared;
 use super::super::state::Mark;
 use super::super::types::QueueKind;
 
-pub(super) use settings::{settings as settings_of, settings_text};
+pub(super) use shared::{settings, settings_text};
 
 pub(super) fn kind_number(kind: QueueKind) -> i64 {
-    settings::kind_number(kind).into()
+    shared::kind_number(kind).into()
 }
 
 pub(super) fn kind(number: i64) -> Option<QueueKind> {
-    settings::kind(u8::try_from(number).ok()?)
+    shared::kind(u8::try_from(number).ok()?)
 }
 
 /// A mark's window and ids; `used` has a column of its own.

@@ -1,0 +1,362 @@
+//! Which realm and which queue is whose line, and the calls that go over several of them or in
+//! bites. Every bite is one bounded script.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::RwLock;
+use redis::Value;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::clock::Timestamp;
+use crate::model::{MessageId, RealmId};
+use crate::{Error, ErrorKind, Result};
+
+use super::super::types::{Delayed, Depth, Maintained, QueueId, QueueRecord};
+use super::answers::{self, Fields};
+use super::args::{Args, millis};
+use super::hub::{self, Hub};
+use super::lane::{Call, Lane};
+use super::names;
+use super::script::Script;
+use super::trouble;
+
+/// Queues of one bite.
+const BITE: usize = 200;
+/// Rows of one bite of upkeep.
+const ROWS: usize = 1000;
+
+/// See the module.
+pub(super) struct Lanes {
+    pub(super) hub: Arc<Hub>,
+    pub(super) runtime: Handle,
+    realms: RwLock<HashMap<RealmId, Arc<Lane>>>,
+    queues: RwLock<HashMap<QueueId, Arc<Lane>>>,
+    /// One realm is renamed at a time.
+    renaming: tokio::sync::Mutex<()>,
+}
+
+fn lost() -> Error {
+    trouble::unavailable("the store has ended")
+}
+
+impl Lanes {
+    pub(super) fn new(hub: Arc<Hub>, runtime: Handle) -> Self {
+        Self {
+            hub,
+            runtime,
+            realms: RwLock::default(),
+            queues: RwLock::default(),
+            renaming: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn find(&self, realm: &RealmId) -> Option<Arc<Lane>> {
+        self.realms.read().get(realm).cloned()
+    }
+
+    pub(super) fn of_queue(&self, queue: QueueId) -> Option<Arc<Lane>> {
+        self.queues.read().get(&queue).cloned()
+    }
+
+    /// The lane of a realm, which exists from now on.
+    pub(super) fn of(&self, realm: &RealmId) -> Arc<Lane> {
+        if let Some(lane) = self.find(realm) {
+            return lane;
+        }
+        let mut realms = self.realms.write();
+        let lane = realms.entry(realm.clone());
+        let new = || Lane::new(self.hub.clone(), self.runtime.clone(), realm.clone(), None);
+        lane.or_insert_with(new).clone()
+    }
+
+    pub(super) fn learn(&self, queue: QueueId, lane: &Arc<Lane>) {
+        self.queues.write().insert(queue, Arc::clone(lane));
+    }
+
+    pub(super) fn unlearn(&self, queue: QueueId) {
+        self.queues.write().remove(&queue);
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Lane>> {
+        self.realms.read().values().cloned().collect()
+    }
+
+    /// Puts a call into a line; the answer as it is.
+    pub(super) fn ask(
+        &self,
+        lane: &Arc<Lane>,
+        script: Script,
+        args: Args,
+    ) -> impl Future<Output = Result<Value>> + Send + 'static {
+        self.ask_for(lane, script, args, 0, Ok)
+    }
+
+    /// Puts a call into a line that needs so many ids; `read` makes the answer of what the script
+    /// says, whether anybody waits for it or not.
+    pub(super) fn ask_for<T: Send + 'static>(
+        &self,
+        lane: &Arc<Lane>,
+        script: Script,
+        args: Args,
+        ids: u64,
+        read: impl FnOnce(Value) -> Result<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T>> + Send + 'static {
+        let (sender, receiver) = oneshot::channel();
+        lane.push(Call {
+            script,
+            args,
+            ids,
+            items: 0,
+            deadline: self.hub.clock.elapsed() + self.hub.options.timeout,
+            answer: Box::new(move |answer| {
+                // Who does not wait any more does not want to know.
+                let _ = sender.send(answer.and_then(read));
+            }),
+        });
+        async move { receiver.await.unwrap_or_else(|_| Err(lost())) }
+    }
+
+    /// What a call of `queues.lua` or `read.lua` begins with.
+    pub(super) fn args(&self, what: &str, now: Timestamp) -> Args {
+        let mut args = Args::new();
+        args.text(what).room(&self.hub.bounds).time(now);
+        args
+    }
+
+    // --- All realms ---
+
+    /// Learns which realms and queues there are.
+    pub(super) async fn load(&self) -> Result<()> {
+        let (_, mut link) = self.hub.links.get().await?;
+        for (realm, tag) in names::all(&self.hub, &mut link).await? {
+            let lane = Lane::new(
+                self.hub.clone(),
+                self.runtime.clone(),
+                realm.clone(),
+                Some(tag),
+            );
+            self.realms.write().entry(realm).or_insert(lane);
+        }
+        self.records().await.map(|_| ())
+    }
+
+    /// The records of all queues in the order they were opened.
+    pub(super) async fn records(&self) -> Result<Vec<QueueRecord>> {
+        let mut records = Vec::new();
+        for lane in self.all() {
+            let mut after = "0".to_owned();
+            while after != "-" {
+                let mut args = self.args("records", Timestamp(0));
+                args.text(&after).size(BITE);
+                let answer = self.ask(&lane, Script::Read, args).await?;
+                let mut parts = answers::list(answer)?;
+                let found = answers::list(parts.pop().ok_or_else(answers::strange)?)?;
+                after = answers::text(parts.first().ok_or_else(answers::strange)?)?.to_owned();
+                for value in found {
+                    match answers::left_over(&value)? {
+                        Some(queue) => self.learn(queue, &lane),
+                        None => {
+                            let record = answers::whole_record(value, &lane.realm())?;
+                            self.learn(record.queue, &lane);
+                            records.push(record);
+                        }
+                    }
+                }
+            }
+        }
+        records.sort_unstable_by_key(|record| record.queue);
+        Ok(records)
+    }
+
+    pub(super) async fn delayed(
+        &self,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<(Vec<Delayed>, Option<Timestamp>)> {
+        let (mut rows, mut next) = (Vec::new(), None);
+        let holding = |lane: &Arc<Lane>| lane.holds.load(Ordering::Acquire);
+        for lane in self.all().into_iter().filter(holding) {
+            let mut args = self.args("delayed", now);
+            args.size(limit);
+            // Whoever holds one meanwhile says so again.
+            lane.holds.store(false, Ordering::Release);
+            let answer = self.ask(&lane, Script::Read, args).await;
+            let read = answer.and_then(|answer| read_delayed(answer, &lane));
+            if !matches!(&read, Ok((0, ..))) {
+                lane.holds.store(true, Ordering::Release);
+            }
+            let (_, following, found) = read?;
+            rows.extend(found);
+            next = following.into_iter().chain(next).min();
+        }
+        // Ids ascend, so those of one moment come in the order they were accepted.
+        rows.sort_by_key(|row| row.due);
+        if rows.len() > limit {
+            let first = rows.drain(limit..).next().map(|row| row.due);
+            next = first.into_iter().chain(next).min();
+        }
+        Ok((rows, next))
+    }
+
+    pub(super) async fn drop_delayed(&self, ids: &[MessageId]) -> Result<()> {
+        let holding = |lane: &Arc<Lane>| lane.holds.load(Ordering::Acquire);
+        for lane in self.all().into_iter().filter(holding) {
+            for some in ids.chunks(ROWS) {
+                let mut args = self.args("drop_delayed", Timestamp(0));
+                some.iter().for_each(|id| {
+                    args.id(id.0);
+                });
+                self.ask(&lane, Script::Queues, args).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn maintain(&self, budget: usize, now: Timestamp) -> Result<Maintained> {
+        let mut done = Maintained::default();
+        let mut expired = BTreeMap::new();
+        let mut left = budget.max(1);
+        for lane in self.all() {
+            while left > 0 && lane.wake.load(Ordering::Acquire) <= now.0 {
+                let before = lane.wake.swap(u64::MAX, Ordering::AcqRel);
+                let answer = self.ask(&lane, Script::Maintain, self.upkeep(left, now));
+                let bite = answer.await.and_then(|answer| Bite::read(&answer));
+                let Ok(bite) = bite else {
+                    lane.wake_at(before);
+                    bite?;
+                    continue;
+                };
+                lane.wake_at(bite.again.map_or(u64::MAX, |at| at.0));
+                left = left.saturating_sub(bite.looked.max(1));
+                self.hub.count(|counters| {
+                    counters.expired += bite.expired;
+                    counters.dead_letters_expired += bite.letters;
+                });
+                if bite.expired > 0 {
+                    *expired.entry(lane.realm()).or_default() += bite.expired;
+                }
+            }
+        }
+        done.more = left == 0;
+        done.expired = expired;
+        Ok(done)
+    }
+
+    fn upkeep(&self, left: usize, now: Timestamp) -> Args {
+        let bounds = &self.hub.bounds;
+        let mut args = Args::new();
+        args.room(bounds).time(now).size(left.min(ROWS));
+        args.number(millis(bounds.dlq_ttl)).memory(bounds);
+        args
+    }
+
+    // --- One realm ---
+
+    pub(super) async fn realm_depth(&self, lane: &Arc<Lane>) -> Result<Depth> {
+        let mut sum = Depth::default();
+        let mut after = "0".to_owned();
+        while after != "-" {
+            let mut args = self.args("depths", Timestamp(0));
+            args.text(&after).size(BITE);
+            let answer = self.ask(lane, Script::Read, args).await?;
+            let mut parts = answers::list(answer)?;
+            let found = answers::list(parts.pop().ok_or_else(answers::strange)?)?;
+            after = answers::text(parts.first().ok_or_else(answers::strange)?)?.to_owned();
+            for value in &found {
+                let depth = answers::depth(answers::text(value)?)?;
+                sum.count += depth.count;
+                sum.bytes += depth.bytes;
+                sum.oldest = sum.oldest.into_iter().chain(depth.oldest).min();
+            }
+        }
+        Ok(sum)
+    }
+
+    pub(super) async fn purge_realm(&self, lane: &Arc<Lane>) -> Result<u64> {
+        let mut gone = 0;
+        loop {
+            let args = self.args("purge_realm", Timestamp(0));
+            let answer = self.ask(lane, Script::Queues, args).await?;
+            let mut fields = Fields::of(answers::text(&answer)?);
+            gone += fields.next::<u64>()?;
+            if fields.next::<u8>()? == 0 {
+                break;
+            }
+        }
+        let mut queues = self.queues.write();
+        queues.retain(|_, other| !Arc::ptr_eq(other, lane));
+        Ok(gone)
+    }
+
+    pub(super) async fn rename(&self, from: &RealmId, to: &RealmId) -> Result<()> {
+        let _renaming = self.renaming.lock().await;
+        if let Some(there) = self.find(to) {
+            let answer = self.ask(&there, Script::Read, self.args("holds", Timestamp(0)));
+            let holds: u64 = Fields::of(answers::text(&answer.await?)?).next()?;
+            if holds > 0 {
+                let message =
+                    format!("the store holds messages of a realm {to} already; purge it first");
+                return Err(Error::new(ErrorKind::BadName, message));
+            }
+        }
+        let Some(lane) = self.find(from) else {
+            return Ok(());
+        };
+        let (number, mut link) = self.hub.links.get().await?;
+        let renamed = names::rename(&self.hub, &mut link, from, to).await;
+        renamed.inspect_err(|_| self.hub.links.broken(number))?;
+        *lane.name.write() = to.clone();
+        let mut realms = self.realms.write();
+        realms.remove(from);
+        realms.insert(to.clone(), lane);
+        Ok(())
+    }
+
+    /// Ends all lines: what waits gets a moment.
+    pub(super) async fn close(&self) {
+        self.hub.close(hub::CLOSING);
+        self.all().iter().for_each(|lane| lane.ring());
+        self.hub.idle(hub::CLOSING * 2).await;
+        self.hub.links.drop_present();
+    }
+}
+
+type HeldRows = (u64, Option<Timestamp>, Vec<Delayed>);
+
+fn read_delayed(answer: Value, lane: &Lane) -> Result<HeldRows> {
+    let mut parts = answers::list(answer)?;
+    let found = answers::list(parts.pop().ok_or_else(answers::strange)?)?;
+    let mut fields = Fields::of(answers::text(parts.first().ok_or_else(answers::strange)?)?);
+    let (next, held) = (fields.time()?, fields.next()?);
+    let realm = lane.realm();
+    let rows = found
+        .into_iter()
+        .map(|value| answers::delayed(value, &realm));
+    let rows: Vec<_> = rows.collect::<Result<_>>()?;
+    Ok((held, next, rows.into_iter().flatten().collect()))
+}
+
+struct Bite {
+    looked: usize,
+    expired: u64,
+    letters: u64,
+    again: Option<Timestamp>,
+}
+
+impl Bite {
+    fn read(answer: &Value) -> Result<Self> {
+        let mut fields = Fields::of(answers::text(answer)?);
+        let looked = fields.next()?;
+        let _more: u8 = fields.next()?;
+        Ok(Self {
+            looked,
+            expired: fields.next()?,
+            letters: fields.next()?,
+            again: fields.time()?,
+        })
+    }
+}

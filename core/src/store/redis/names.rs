@@ -1,0 +1,84 @@
+//! The names of realms: one hash that says which number a realm's keys carry. A realm is renamed by
+//! changing its name there, in one step; its keys stay where they are.
+
+use redis::Value;
+
+use crate::model::RealmId;
+use crate::{Error, Result};
+
+use super::hub::Hub;
+use super::link::Link;
+use super::trouble;
+
+const RENAME: &str = "local tag = redis.call('HGET', KEYS[1], ARGV[1])
+if tag then
+  redis.call('HSET', KEYS[1], ARGV[2], tag)
+  redis.call('HDEL', KEYS[1], ARGV[1])
+end
+return 1";
+
+const KEY: &str = "realms";
+
+fn refused(error: &redis::RedisError) -> Error {
+    trouble::said(error)
+}
+
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+/// The number of a realm; it gets one if it has none.
+pub(super) async fn tag(hub: &Hub, link: &mut Link, realm: &RealmId) -> Result<u64> {
+    let key = hub.key(KEY);
+    let mut look = redis::cmd("HGET");
+    look.arg(&key).arg(realm.as_str());
+    let known = link.one(&look).await.map_err(|error| refused(&error))?;
+    if let Some(tag) = number(&known) {
+        return Ok(tag);
+    }
+    let Some(new) = hub.take_ids(1) else {
+        return Err(trouble::unavailable("no id is left for the realm"));
+    };
+    // Somebody else may have been faster.
+    let mut name = redis::cmd("HSETNX");
+    name.arg(&key).arg(realm.as_str()).arg(new);
+    link.one(&name).await.map_err(|error| refused(&error))?;
+    let known = link.one(&look).await.map_err(|error| refused(&error))?;
+    number(&known).ok_or_else(|| trouble::unavailable("the realm got no number"))
+}
+
+/// Every realm with its number.
+pub(super) async fn all(hub: &Hub, link: &mut Link) -> Result<Vec<(RealmId, u64)>> {
+    let mut cmd = redis::cmd("HGETALL");
+    cmd.arg(hub.key(KEY));
+    let value = link.one(&cmd).await.map_err(|error| refused(&error))?;
+    let pairs: Vec<(Value, Value)> = match value {
+        Value::Map(pairs) => pairs,
+        Value::Array(list) => {
+            let names = list.iter().step_by(2).cloned();
+            names.zip(list.iter().skip(1).step_by(2).cloned()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let realm = |name: &Value| match name {
+        Value::BulkString(bytes) => RealmId::parse(std::str::from_utf8(bytes).ok()?).ok(),
+        _ => None,
+    };
+    let found = pairs.iter();
+    Ok(found
+        .filter_map(|(name, tag)| Some((realm(name)?, number(tag)?)))
+        .collect())
+}
+
+/// Gives a realm another name.
+pub(super) async fn rename(hub: &Hub, link: &mut Link, from: &RealmId, to: &RealmId) -> Result<()> {
+    let mut cmd = redis::cmd("EVAL");
+    cmd.arg(RENAME).arg(1).arg(hub.key(KEY));
+    cmd.arg(from.as_str()).arg(to.as_str());
+    let renamed = link.one(&cmd).await;
+    renamed.map(|_| ()).map_err(|error| refused(&error))
+}

@@ -1,0 +1,142 @@
+//! How a Redis is reached and what of it is ours. Knows no file format.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{Error, ErrorKind, Result};
+
+/// What a [`RedisStore`](super::RedisStore) needs to know.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisOptions {
+    /// `redis://` or `rediss://` (TLS), with user, password and database; several, separated by
+    /// commas, for Cluster and Sentinel. `redis://127.0.0.1:6379`.
+    pub url: String,
+    /// What names of our keys begin with; no braces. `restante`.
+    pub prefix: String,
+    /// The addresses are nodes of a Redis Cluster; false.
+    pub cluster: bool,
+    /// The addresses are Sentinels that watch a master of this name; none.
+    pub sentinel: Option<String>,
+    /// Start only if Redis never evicts keys; false (P1).
+    pub strict: bool,
+    /// How long a call waits for Redis, with all repeats; 5 s.
+    pub timeout: Duration,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self {
+            url: "redis://127.0.0.1:6379".to_owned(),
+            prefix: "restante".to_owned(),
+            cluster: false,
+            sentinel: None,
+            strict: false,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl RedisOptions {
+    /// Options for this address, else as by default.
+    pub fn at(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Checks what can be checked without a connection.
+    ///
+    /// # Errors
+    /// `config`, naming the option.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |what: &str| Err(Error::new(ErrorKind::Config, format!("option {what}")));
+        let prefix = &self.prefix;
+        if prefix.is_empty() || prefix.len() > 255 || prefix.contains(['{', '}']) {
+            return wrong("storage_options.prefix must be 1 to 255 bytes without braces");
+        }
+        if self.cluster && self.sentinel.is_some() {
+            return wrong("storage_options.cluster and sentinel exclude each other");
+        }
+        if self.sentinel.as_deref() == Some("") {
+            return wrong("storage_options.sentinel must name a master");
+        }
+        let urls = self.urls();
+        if urls.is_empty() {
+            return wrong("storage_options.url must be a redis:// or rediss:// address");
+        }
+        for url in urls {
+            if redis::parse_redis_url(url).is_none() {
+                // The address may hold a password.
+                return wrong("storage_options.url must be a redis:// or rediss:// address");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn urls(&self) -> Vec<&str> {
+        let urls = self.url.split(',').map(str::trim);
+        urls.filter(|url| !url.is_empty()).collect()
+    }
+
+    /// The address without user and password.
+    pub(super) fn shown(&self) -> String {
+        let hidden = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+            _ => url.to_owned(),
+        };
+        let urls: Vec<String> = self.urls().into_iter().map(hidden).collect();
+        urls.join(",")
+    }
+}
+
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisOptions")
+            .field("url", &self.shown())
+            .field("prefix", &self.prefix)
+            .field("cluster", &self.cluster)
+            .field("sentinel", &self.sentinel)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_never_shown() {
+        let options = RedisOptions::at("redis://me:secret@a:1/2, rediss://:secret@b:2");
+        assert_eq!(options.shown(), "redis://a:1/2,rediss://b:2");
+        assert!(!format!("{options:?}").contains("secret"));
+    }
+
+    #[test]
+    fn wrong_options_name_themselves() {
+        let with = |change: fn(&mut RedisOptions)| {
+            let mut options = RedisOptions::default();
+            change(&mut options);
+            options.check().err().map(|error| error.to_string())
+        };
+        assert_eq!(with(|_| ()), None);
+        let named = |change, name: &str| {
+            assert!(
+                with(change).is_some_and(|text| text.contains(name)),
+                "{name}"
+            );
+        };
+        named(|options| options.url = "http://x".to_owned(), "url");
+        named(|options| options.url = " , ".to_owned(), "url");
+        named(|options| options.prefix = "a{b}".to_owned(), "prefix");
+        named(|options| options.sentinel = Some(String::new()), "sentinel");
+        named(
+            |options| {
+                options.cluster = true;
+                options.sentinel = Some("m".to_owned());
+            },
+            "cluster",
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! The store in Redis against real servers: what becomes of calls when servers and links fail.
+
+pub mod cluster;
+mod relay;
+mod rig;
+mod same;
+pub mod server;
+mod troubles;

@@ -609,9 +609,10 @@ export interface ServerOptions {
   store?: StorageChoice;
   storage_options?: StorageOptions;
   storageOptions?: StorageOptions;
-  /** With a store of your own: the folder of `restante.subscriptions.json`, which keeps
-   *  subscriptions across restarts. Default: none for a store object, which then remembers them as
-   *  long as it lives; the working directory for `storage: 'custom'`. */
+  /** The folder of `restante.state.json`, which remembers what `setPersistence` chose (default: the
+   *  working directory), and with a store of your own of `restante.subscriptions.json`, which keeps
+   *  subscriptions across restarts (default: none for a store object, which then remembers them as
+   *  long as it lives; the working directory for `storage: 'custom'`). */
   data_dir?: string;
   dataDir?: string;
   /** Of subscriptions that say none. Default 30 s. */
@@ -723,6 +724,10 @@ export class Server extends EventEmitter {
   /** Writes a copy of the store as of this moment to a new file, while work goes on.
    *  Rejects with `config` if there is something of that name, `store_unsupported` if the store is no file. */
   backup(path: string): Promise<void>;
+  /** Lets another store take the place of the one in force, with everything that waits, while work goes on. It is
+   *  remembered in `restante.state.json` in `data_dir` and beats the options at the next start. Rejects, with nothing
+   *  changed, with `config` for memory in the place of a durable store without `force`, or a store that holds something. */
+  setPersistence(options: PersistenceOptions): Promise<PersistenceChange>;
   /** @throws RestanteError `unsupported`: use `start()`. */
   create(...args: unknown[]): never;
   /** Whether the running server keeps the process alive. */
@@ -732,6 +737,23 @@ export class Server extends EventEmitter {
   on(event: 'close', listener: () => void): this;
   on(event: string | symbol, listener: (...args: any[]) => void): this;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface PersistenceOptions {
+  storage: NonNullable<ServerOptions['storage']>;
+  storage_options?: ServerOptions['storage_options'];
+  /** Memory may take the place of a durable store, and a database is emptied first whose messages have moved away. */
+  force?: boolean;
+}
+
+export interface PersistenceChange {
+  storage: string;
+  /** What a confirmed message survives: reconnects, the process being killed, power loss. */
+  level: 'memory' | 'process' | 'disk';
+  /** What was copied. */
+  migrated: { messages: number; dlq: number; subscriptions: number };
+  /** How long calls to the store were held back for the last of it. */
+  paused_ms: number;
 }
 
 export interface Listening {
@@ -751,8 +773,10 @@ export interface Stats {
 
 /** How the store is doing. */
 export interface StoreStats {
-  /** What a yes of it survives: reconnects, the process being killed, power loss. */
-  durability: 'memory' | 'process' | 'disk';
+  /** The store in force. */
+  storage: string;
+  /** What a confirmed message survives: reconnects, the process being killed, power loss. */
+  level: 'memory' | 'process' | 'disk';
   /** What it cannot hold of the promises. */
   gaps: { promise: string; what: string }[];
   /** Calls that a store of your own refused or did not answer in time. */
@@ -841,6 +865,8 @@ export interface SqliteStoreOptions {
   defaultTtl?: Duration;
   /** Milliseconds to wait for another process that holds the database. Default 2000. */
   busy_timeout?: number;
+  /** Opens it although its messages have moved to another store. */
+  force?: boolean;
   busyTimeout?: number;
 }
 

@@ -11,6 +11,7 @@ const { CustomStore } = require('./custom_store');
 const { Storage, isStore, nameOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
+const PERSISTENCE = { storage: kinds.same, storage_options: kinds.same, force: kinds.flag };
 const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10_000) };
 
 class Server extends EventEmitter {
@@ -186,6 +187,16 @@ class Server extends EventEmitter {
     await this.#ask(native.backup, path);
   }
 
+  /** Lets another store take the place of the one in force, with everything that waits, while work goes on. It is
+   *  remembered in `restante.state.json` in `data_dir` and beats the options at the next start. */
+  async setPersistence(options) {
+    const { force, ...wish } = read(options, PERSISTENCE);
+    if (wish.storage === undefined) throw refused('storage must be given');
+    const kept = Storage.createStore(wish.storage, isStore(wish.storage) ? undefined : wish.storage_options);
+    if (kept instanceof CustomStore) throw new RestanteError({ code: 'unsupported', message: 'a store of your own cannot take the place of another one yet' });
+    return this.#ask(native.setPersistence, JSON.stringify({ ...asked(kept), force }));
+  }
+
   ref() {
     this.#port?.ref(true);
     return this;
@@ -222,13 +233,12 @@ class Server extends EventEmitter {
 /** The options as JSON can carry them, and a store of the user's own. */
 function plain(options) {
   if (typeof options !== 'object' || options === null) throw refused('options must be an object', 'config');
-  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, data_dir, dataDir: folder, port, ...rest } = options;
+  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, port, ...rest } = options;
   const given = storage ?? store ?? 'memory';
   const more = storage_options ?? storageOptions;
   const named = storage_module ?? storageModule;
   const kept = Storage.createStore(given, isStore(given) ? undefined : named === undefined ? more : { module: named, ...more });
-  const custom = kept instanceof CustomStore ? kept : null;
-  const dataDir = data_dir ?? folder ?? null;
+  const dataDir = rest.data_dir ?? rest.dataDir ?? null;
   if (dataDir !== null && typeof dataDir !== 'string') throw refused('option data_dir must be a path', 'config');
   let text;
   try {
@@ -237,8 +247,13 @@ function plain(options) {
   } catch (error) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
-  const wish = { ...JSON.parse(text), port: portNumber(port), storage: nameOf(kept), storage_options: kept.options };
-  return { wish, store: custom, dataDir };
+  const wish = { ...JSON.parse(text), port: portNumber(port), ...asked(kept) };
+  return { wish, store: kept instanceof CustomStore ? kept : null, dataDir };
+}
+
+/** A store as the core is asked for it. */
+function asked(store) {
+  return { storage: nameOf(store), storage_options: store.options };
 }
 
 function portNumber(port) {

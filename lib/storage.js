@@ -9,6 +9,7 @@ const SQLITE = {
   synchronous: kinds.one('full', 'normal'),
   default_ttl: kinds.span,
   busy_timeout: kinds.count(1, 2 ** 32 - 1),
+  force: kinds.flag,
 };
 
 const REDIS = {

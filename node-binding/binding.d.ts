@@ -109,6 +109,9 @@ export declare function serverEmit(broker: ExternalObject<Broker>, to: string | 
 /** Numbers of this moment, as JSON text. */
 export declare function serverStats(broker: ExternalObject<Broker>): string
 
+/** Answers `token` when another store has taken the place of the one in force. */
+export declare function setPersistence(broker: ExternalObject<Broker>, options: string, token: number): void
+
 /** Answers `token` with where it listens. */
 export declare function startServer(broker: ExternalObject<Broker>, token: number): void
 

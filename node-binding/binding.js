@@ -864,6 +864,7 @@ module.exports.rearm = nativeBinding.rearm
 module.exports.requeueDeadLetter = nativeBinding.requeueDeadLetter
 module.exports.serverEmit = nativeBinding.serverEmit
 module.exports.serverStats = nativeBinding.serverStats
+module.exports.setPersistence = nativeBinding.setPersistence
 module.exports.startServer = nativeBinding.startServer
 module.exports.stopIdleEviction = nativeBinding.stopIdleEviction
 module.exports.stopServer = nativeBinding.stopServer

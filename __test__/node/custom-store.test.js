@@ -428,8 +428,8 @@ test('a process that exits inside a call of its store keeps its code', async () 
 test('a server says what its store cannot hold', async (t) => {
   const said = [];
   const at = await startServer(t, { storage: new Shelf(), logger: { info: (line) => said.push(line), warn() {}, error() {} } });
-  const { gaps, durability } = at.server.getStats().store;
+  const { gaps, level } = at.server.getStats().store;
   assert.deepEqual(gaps.map(({ promise }) => promise), ['P4', 'P7', 'P10', 'P16', 'P17', 'P28', 'P37']);
   assert.equal(said.length, gaps.length);
-  assert.equal(durability, 'process');
+  assert.equal(level, 'process');
 });

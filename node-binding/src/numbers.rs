@@ -6,7 +6,7 @@ use bytes::Bytes;
 use restante::broker::{QueueStats, RealmStats};
 use restante::metrics::Family;
 use restante::model::RealmId;
-use restante::server::Server;
+use restante::server::{Persisted, Server};
 use restante::store::{DeadLetter, Durability, QueueKind};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -40,17 +40,15 @@ pub(crate) fn of_server(server: &Server) -> Value {
 /// What the store survives, what it cannot hold, and how it is doing.
 fn of_store(server: &Server) -> Value {
     let health = server.store_health();
+    let (storage, durability) = server.storage();
     let store = server.broker().store();
     let gaps = store.gaps().into_iter();
     let gaps: Vec<Value> = gaps
         .map(|gap| json!({ "promise": gap.promise, "what": gap.what }))
         .collect();
     let mut store = json!({
-        "durability": match store.durability() {
-            Durability::Disk => "disk",
-            Durability::Process => "process",
-            _ => "memory",
-        },
+        "storage": storage,
+        "level": level(durability),
         "failures": store.counters().failures,
         "gaps": gaps,
         "degraded": health.is_degraded,
@@ -64,6 +62,29 @@ fn of_store(server: &Server) -> Value {
         store[name] = figure.into();
     }
     store
+}
+
+/// What a yes of the store survives, in a word.
+fn level(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Disk => "disk",
+        Durability::Process => "process",
+        _ => "memory",
+    }
+}
+
+/// What a change of stores has done.
+pub(crate) fn of_change(done: &Persisted) -> Value {
+    json!({
+        "storage": done.storage,
+        "level": level(done.durability),
+        "migrated": {
+            "messages": done.copied.messages,
+            "dlq": done.copied.dead_letters,
+            "subscriptions": done.copied.queues,
+        },
+        "paused_ms": done.copied.pause.as_secs_f64() * 1000.0,
+    })
 }
 
 fn of_realm(stats: &RealmStats) -> Value {

@@ -11,7 +11,7 @@ use napi::bindgen_prelude::{Buffer, External};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use restante::model::RealmId;
-use restante::server::{Emit, Server, ServerConfig};
+use restante::server::{Emit, Persistence, Server, ServerConfig};
 use restante::store::{DeadLetterId, LeasingOptions, SharedStore};
 use restante::{Error, ErrorKind};
 use serde::Serialize;
@@ -274,6 +274,16 @@ pub fn purge_dead_letters(broker: &External<Broker>, realm: String, token: u32) 
 #[napi(catch_unwind)]
 pub fn backup(broker: &External<Broker>, path: String, token: u32) -> Result<()> {
     broker.answer_later(token, |server| async move { server.backup(path).await })
+}
+
+/// Answers `token` when another store has taken the place of the one in force.
+#[napi(catch_unwind)]
+pub fn set_persistence(broker: &External<Broker>, options: String, token: u32) -> Result<()> {
+    let (wish, _) = Persistence::from_options(&options).map_err(|error| thrown(&error))?;
+    broker.answer_later(token, |server| async move {
+        let done = server.set_persistence(wish).await?;
+        Ok(numbers::of_change(&done))
+    })
 }
 
 fn realm_of(text: &str) -> Result<RealmId> {

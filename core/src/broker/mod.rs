@@ -88,9 +88,15 @@ fn ready<T: Send + 'static>(result: Result<T>) -> Answer<T> {
     Box::pin(std::future::ready(result))
 }
 
+fn millis(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// One broker: all realms of this process.
 pub struct Broker {
     config: BrokerConfig,
+    /// In milliseconds; what the store in force says, else the config.
+    default_ttl: AtomicU64,
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     realms: RwLock<HashMap<RealmId, Arc<Realm>>>,
@@ -129,6 +135,7 @@ impl Broker {
             engine: Engine::new(store, clock, encode, engine),
             realms: RwLock::new(HashMap::from([(monitor.id.clone(), monitor.clone())])),
             monitor,
+            default_ttl: AtomicU64::new(millis(config.default_ttl)),
             config,
             metrics,
             sessions: AtomicUsize::new(0),
@@ -386,6 +393,11 @@ impl Broker {
                 Err(Error::new(ErrorKind::Timeout, text))
             }
         }
+    }
+
+    /// What a message lives from now on that does not say (P15).
+    pub fn set_default_ttl(&self, ttl: Duration) {
+        self.default_ttl.store(millis(ttl), Ordering::Relaxed);
     }
 
     /// One round of what the broker does from time to time by itself: idle names, old subscriptions,

@@ -184,7 +184,7 @@ fn route(
 
 fn outgoing<'a>(broker: &Broker, set: &RouteSet, request: &PublishRequest<'a>) -> Outgoing<'a> {
     let default = || match set.standing.default_ttl.load(Ordering::Relaxed) {
-        NO_TTL => broker.config.default_ttl,
+        NO_TTL => Duration::from_millis(broker.default_ttl.load(Ordering::Relaxed)),
         millis => Duration::from_millis(millis),
     };
     let ttl = request.ttl.unwrap_or_else(default);

@@ -1,6 +1,7 @@
 //! Every setting of a server with its default. Knows no file format and no command line:
 //! `options` reads JSON into this, the binary reads flags into this.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,9 @@ pub struct ServerConfig {
     pub storage: Storage,
     /// A store made elsewhere; then `storage` says nothing.
     pub store: Option<Arc<dyn Store>>,
+    /// Where `restante.state.json` is, which says what store was set while the server ran and beats
+    /// `storage` and `store` (P28); the working directory.
+    pub data_dir: PathBuf,
     /// Where time comes from; the machine's clock by default.
     pub clock: Arc<dyn Clock>,
 }
@@ -107,6 +111,7 @@ impl Default for ServerConfig {
             },
             storage: Storage::Memory,
             store: None,
+            data_dir: PathBuf::new(),
             clock: Arc::new(SystemClock::new()),
         }
     }

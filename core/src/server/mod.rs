@@ -6,6 +6,7 @@
 mod config;
 mod housekeeping;
 mod options;
+mod persistence;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,16 +21,14 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::protocol::outbound;
 use crate::session::{Frames, Links, SessionConfig, Sessions};
-#[cfg(feature = "redis")]
-use crate::store::RedisStore;
-#[cfg(feature = "sqlite")]
-use crate::store::SqliteStore;
-use crate::store::{MemoryStore, SharedStore, StoreHealth};
+use crate::store::{Bounds, Durability, SharedStore, Store as _, StoreHealth, SwapStore};
 use crate::transport::{self, Transport};
 use crate::{Error, ErrorKind, Result};
 
 pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage};
 use housekeeping::Housekeeping;
+use persistence::StateFile;
+pub use persistence::{Persisted, Persistence, STATE_FILE};
 
 /// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.
 ///
@@ -46,7 +45,12 @@ use housekeeping::Housekeeping;
 /// ```
 pub struct Server {
     broker: Arc<Broker>,
-    store: SharedStore,
+    store: Arc<SwapStore>,
+    /// The store in force; `None`: one made elsewhere.
+    storage: parking_lot::Mutex<Option<Storage>>,
+    state: StateFile,
+    bounds: Bounds,
+    clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     links: Arc<Links>,
     transport: Transport,
@@ -60,11 +64,13 @@ impl Server {
     /// # Errors
     /// `config` for a port that is in use or a host nobody knows; what the store says, see
     /// [`SqliteStore::open`](crate::store::SqliteStore::open).
-    pub async fn start(config: ServerConfig) -> Result<Self> {
+    pub async fn start(mut config: ServerConfig) -> Result<Self> {
+        let state = StateFile::of(&config);
+        state.apply(&mut config)?;
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
-        let store = open_store(&config).await?;
+        let store = Arc::new(SwapStore::new(open_store(&config).await?, clock.clone()));
         let broker_config = broker_config(&config);
         let broker = Broker::new(
             broker_config,
@@ -92,6 +98,13 @@ impl Server {
         Ok(Self {
             broker,
             store,
+            storage: parking_lot::Mutex::new(match config.store {
+                Some(_) => None,
+                None => Some(config.storage),
+            }),
+            state,
+            bounds: config.bounds,
+            clock,
             metrics,
             links,
             transport,
@@ -151,6 +164,57 @@ impl Server {
     /// How the store is doing (P27).
     pub fn store_health(&self) -> StoreHealth {
         self.store.health()
+    }
+
+    /// The name of the store in force, and what its yes survives (P1).
+    pub fn storage(&self) -> (&'static str, Durability) {
+        let storage = self.storage.lock();
+        let name = storage.as_ref().map_or("custom", Storage::name);
+        (name, self.store.durability())
+    }
+
+    /// Lets another store take the place of the one in force, with everything that waits, while
+    /// work goes on (P28). It is remembered in `restante.state.json` and beats what is configured
+    /// at the next start. The old store is closed and marked as moved.
+    ///
+    /// # Errors
+    /// `config` for memory in the place of a durable store, or a store that holds something, without
+    /// `force`; what opening the new store says; `store_unavailable` if a change is under way
+    /// already. Nothing has changed then.
+    pub async fn set_persistence(&self, wish: Persistence) -> Result<Persisted> {
+        let opening = wish.storage.open_target(self.bounds.clone(), &self.clock);
+        let new = opening.await?;
+        let durability = new.durability();
+        if let Err(error) = wish.check(self.store.durability(), durability) {
+            let _ = new.close().await;
+            return Err(error);
+        }
+        let (store, state) = (self.store.clone(), self.state.clone());
+        let place = wish.storage.place();
+        let (name, storage) = (wish.storage.name(), wish.storage.clone());
+        let left = self.storage.lock().clone().unwrap_or_default();
+        let (force, default_ttl) = (wish.force, wish.default_ttl);
+        // There, so that it comes to its end whoever asked.
+        let swapped = self.housekeeping.run(async move {
+            let commit = move || state.write(&wish, &left);
+            store.swap_to(new, force, &place, commit).await
+        });
+        let copied = swapped.await?;
+        *self.storage.lock() = Some(storage);
+        if let Some(ttl) = default_ttl {
+            self.broker.set_default_ttl(ttl);
+        }
+        tracing::info!(
+            storage = name,
+            messages = copied.messages,
+            pause = ?copied.pause,
+            "the store has been changed"
+        );
+        Ok(Persisted {
+            storage: name,
+            durability,
+            copied,
+        })
     }
 
     /// Writes a copy of the store as of one moment to a new file, while work goes on.
@@ -214,20 +278,10 @@ async fn open_store(config: &ServerConfig) -> Result<SharedStore> {
         return Ok(store.clone());
     }
     let bounds = config.bounds.clone();
-    Ok(match &config.storage {
-        Storage::Memory => Arc::new(MemoryStore::new(bounds)),
-        #[cfg(feature = "sqlite")]
-        Storage::Sqlite(options) => {
-            let clock = config.clock.clone();
-            Arc::new(SqliteStore::open(options.clone(), bounds, clock).await?)
-        }
-        #[cfg(feature = "redis")]
-        Storage::Redis(options) => {
-            let mut options = options.clone();
-            options.timeout = config.broker.store_timeout;
-            Arc::new(RedisStore::open(options, bounds, config.clock.clone()).await?)
-        }
-    })
+    config
+        .storage
+        .open(bounds, config.broker.store_timeout, &config.clock)
+        .await
 }
 
 /// An event that [`Server::emit`] sends.

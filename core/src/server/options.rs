@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::config::{IdleEviction, ServerConfig, Storage};
+use super::persistence::Persistence;
 use crate::model::{duration_from_number, duration_from_text};
 use crate::store::Overflow;
 #[cfg(feature = "redis")]
@@ -37,25 +38,48 @@ impl ServerConfig {
     /// # Errors
     /// `config` for a wrong value, naming the option; `unsupported` for parts this version does not have.
     pub fn from_options(json: &str) -> Result<(Self, Vec<String>)> {
-        let value: Value = serde_json::from_str(json)
-            .map_err(|error| wrong("options", &format!("an object ({error})")))?;
-        let Value::Object(members) = value else {
-            return Err(wrong("options", "an object"));
-        };
-        let mut options = Options {
-            members,
-            known: BTreeSet::new(),
-            warnings: Vec::new(),
-        };
+        let mut options = Options::read(json)?;
         let mut config = Self::default();
         options.refuse_later()?;
         options.network(&mut config)?;
         options.sizes(&mut config)?;
         options.delivery(&mut config)?;
         options.queues(&mut config)?;
-        options.storage(&mut config)?;
+        let (storage, default_ttl) = options.storage()?;
+        config.storage = storage;
+        if let Some(ttl) = default_ttl {
+            config.broker.default_ttl = ttl;
+        }
+        if let Some(folder) = options.text(&["data_dir"])? {
+            config.data_dir = folder.into();
+        }
         options.warn_unknown();
         Ok((config, options.warnings))
+    }
+}
+
+impl Persistence {
+    /// Reads `{storage, storage_options, force}`. Answers warnings beside it, one sentence each.
+    ///
+    /// # Errors
+    /// As [`ServerConfig::from_options`]; `config` if it names no store.
+    pub fn from_options(json: &str) -> Result<(Self, Vec<String>)> {
+        let mut options = Options::read(json)?;
+        if options.get(&["storage", "store"]).is_none() {
+            return Err(wrong("storage", "given"));
+        }
+        let (storage, default_ttl) = options.storage()?;
+        let mut force = false;
+        options.flag(&["force"], &mut force)?;
+        // What the state file says besides.
+        options.get(&["moved_from"]);
+        options.warn_unknown();
+        let wish = Self {
+            storage,
+            default_ttl,
+            force,
+        };
+        Ok((wish, options.warnings))
     }
 }
 
@@ -84,6 +108,19 @@ fn camel(name: &str) -> String {
 }
 
 impl Options {
+    fn read(json: &str) -> Result<Self> {
+        let value: Value = serde_json::from_str(json)
+            .map_err(|error| wrong("options", &format!("an object ({error})")))?;
+        let Value::Object(members) = value else {
+            return Err(wrong("options", "an object"));
+        };
+        Ok(Self {
+            members,
+            known: BTreeSet::new(),
+            warnings: Vec::new(),
+        })
+    }
+
     /// The value of an option under any of its names; null is absent.
     fn get(&mut self, names: &[&str]) -> Option<Value> {
         let mut found = None;
@@ -289,8 +326,9 @@ impl Options {
         self.duration(&["dlq_ttl"], &mut bounds.dlq_ttl)
     }
 
-    fn storage(&mut self, config: &mut ServerConfig) -> Result<()> {
-        config.storage = match self.get(&["storage", "store"]) {
+    /// The store, and what a message lives in it that does not say.
+    fn storage(&mut self) -> Result<(Storage, Option<Duration>)> {
+        let mut storage = match self.get(&["storage", "store"]) {
             None | Some(Value::Bool(true)) => Storage::Memory,
             Some(Value::String(name)) if name.eq_ignore_ascii_case("memory") => Storage::Memory,
             #[cfg(feature = "sqlite")]
@@ -308,7 +346,7 @@ impl Options {
             }
         };
         let members = match self.get(&["storage_options"]) {
-            None => return Ok(()),
+            None => return Ok((storage, None)),
             Some(Value::Object(members)) => members,
             Some(_) => return Err(wrong("storage_options", "an object")),
         };
@@ -317,18 +355,20 @@ impl Options {
             known: BTreeSet::new(),
             warnings: Vec::new(),
         };
-        inner.duration(&["default_ttl"], &mut config.broker.default_ttl)?;
+        let mut ttl = Duration::ZERO;
+        inner.duration(&["default_ttl"], &mut ttl)?;
+        let has_ttl = inner.get(&["default_ttl"]).is_some();
         #[cfg(feature = "sqlite")]
-        if let Storage::Sqlite(options) = &mut config.storage {
+        if let Storage::Sqlite(options) = &mut storage {
             inner.sqlite(options)?;
         }
         #[cfg(feature = "redis")]
-        if let Storage::Redis(options) = &mut config.storage {
+        if let Storage::Redis(options) = &mut storage {
             inner.redis(options)?;
         }
         inner.warn_unknown();
         self.warnings.append(&mut inner.warnings);
-        Ok(())
+        Ok((storage, has_ttl.then_some(ttl)))
     }
 
     #[cfg(feature = "sqlite")]
@@ -344,6 +384,7 @@ impl Options {
             Some("normal") => options.synchronous = Synchronous::Normal,
             Some(_) => return Err(wrong("synchronous", "\"full\" or \"normal\"")),
         }
+        self.flag(&["force"], &mut options.force)?;
         self.millis(&["busy_timeout"], &mut options.busy_timeout)
     }
 

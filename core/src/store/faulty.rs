@@ -18,9 +18,9 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::{
-    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Gap,
-    Maintained, Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Seq,
-    Settled, SharedStore, Store, StoreCounters, StoreHealth,
+    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
+    ExportCursor, Exported, Gap, Maintained, Page, PageLimit, Pending, QueueChange, QueueId,
+    QueueRecord, QueueSpec, Record, Seq, Settled, SharedStore, Store, StoreCounters, StoreHealth,
 };
 
 /// A [`Store`] that passes calls on to another one, unless it is told to make trouble.
@@ -269,6 +269,26 @@ impl Store for FaultyStore {
 
     fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
         self.call(|store| store.maintain(budget, now))
+    }
+
+    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
+        self.call(|store| store.export(after, limit))
+    }
+
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        self.call(|store| store.begin_import(replace))
+    }
+
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        self.call(|store| store.import(records))
+    }
+
+    fn end_import(&self) -> Pending<()> {
+        self.call(|store| store.end_import())
+    }
+
+    fn moved(&self, to: &str) -> Pending<()> {
+        self.call(|store| store.moved(to))
     }
 
     fn close(&self) -> Pending<()> {

@@ -28,9 +28,9 @@ pub mod faulty;
 mod leasing;
 mod memory;
 mod pending;
+pub mod record;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod settings;
 #[cfg(feature = "testing")]
 pub mod shelf;
@@ -38,6 +38,7 @@ mod simple;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod state;
+mod swap;
 mod types;
 
 use std::path::PathBuf;
@@ -52,9 +53,11 @@ pub use self::redis::{RedisOptions, RedisStore};
 pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;
+pub use record::{ExportCursor, Exported, Record};
 pub use simple::{DeadRow, Methods, NewRow, Place, Row, RowId, RowPage, SimpleStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
+pub use swap::{Copied, SwapStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
     Entry, Exception, Gap, LogId, Maintained, Overflow, Page, PageLimit, Placed, QueueChange,
@@ -238,8 +241,68 @@ pub trait Store: Send + Sync + 'static {
         )))
     }
 
+    /// A page of all the store holds, in an order in which every row comes after those it refers
+    /// to; `after` is where the page before said that the next one goes on.
+    ///
+    /// Work goes on meanwhile: what changes while somebody holds the cursor is told (again) at the
+    /// end. When nobody writes and a page says that nothing is left, everything was told. One
+    /// export at a time: the next one ends it. What is found damaged is set aside and not told.
+    ///
+    /// Errors: `StoreUnavailable` for an export that has ended; `StoreUnsupported`.
+    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
+        let _ = (after, limit);
+        Pending::ready(Err(no_copies()))
+    }
+
+    /// Makes the store ready for [`import`](Store::import), with nothing in it. What an import
+    /// that did not come to its end has left is dropped, and with `replace` what has moved to
+    /// another store.
+    ///
+    /// Errors: `Config` if it holds anything else; `StoreUnsupported`.
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        let _ = replace;
+        Pending::ready(Err(no_copies()))
+    }
+
+    /// Takes in what another store exported, pages in their order. Until
+    /// [`end_import`](Store::end_import) nothing else may be asked of the store.
+    ///
+    /// Errors: `StoreCorrupt` for rows that do not fit together; `StoreUnsupported`.
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        let _ = records;
+        Pending::ready(Err(no_copies()))
+    }
+
+    /// Everything has come: from here on the store answers as the one that it is a copy of. Ids
+    /// are the same, and none is given twice.
+    ///
+    /// Errors: `StoreCorrupt` for rows that do not fit together; `StoreUnsupported`.
+    fn end_import(&self) -> Pending<()> {
+        Pending::ready(Err(no_copies()))
+    }
+
+    /// Notes where everything has moved to, so that it is not opened again by mistake (P28).
+    fn moved(&self, to: &str) -> Pending<()> {
+        let _ = to;
+        Pending::ready(Ok(()))
+    }
+
     /// Writes what is still to be written and ends; later calls are refused. Any number of times.
     fn close(&self) -> Pending<()>;
+}
+
+fn no_copies() -> Error {
+    Error::new(
+        ErrorKind::StoreUnsupported,
+        "this store can neither be copied nor take a copy",
+    )
+}
+
+fn not_empty() -> Error {
+    Error::new(
+        ErrorKind::Config,
+        "the new store holds messages already; use an empty one",
+    )
 }
 
 /// A store as the broker holds it.

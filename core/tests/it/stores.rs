@@ -13,6 +13,27 @@ mod memory {
     restante::store_contract!(make);
 }
 
+/// A store that has taken the place of another one.
+mod swapped {
+    use std::sync::Arc;
+
+    use restante::clock::TestClock;
+    use restante::store::contract::Making;
+    use restante::store::{Bounds, MemoryStore, SharedStore, SwapStore};
+
+    fn make(bounds: Bounds) -> Making {
+        Box::pin(async move {
+            let store = |bounds| Arc::new(MemoryStore::new(bounds));
+            let swap = SwapStore::new(store(bounds.clone()), TestClock::new());
+            let swapped = swap.swap_to(store(bounds), false, "there", || Ok(()));
+            swapped.await.unwrap();
+            Arc::new(swap) as SharedStore
+        })
+    }
+
+    restante::store_contract!(make);
+}
+
 mod sqlite {
     use std::sync::Arc;
 

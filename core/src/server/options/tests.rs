@@ -50,6 +50,7 @@ fn options_of_a_sqlite_store_are_read_in_both_spellings() {
         path: Some("x/y.db".into()),
         synchronous: Synchronous::Normal,
         busy_timeout: Duration::from_millis(50),
+        force: false,
     };
     assert_eq!(read(all), expected);
     assert_eq!(read(r#"{"filename":":memory:"}"#).path, None);

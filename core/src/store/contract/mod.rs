@@ -13,6 +13,7 @@
 
 mod bounds;
 mod classes;
+mod copies;
 mod dead;
 mod dedupe;
 mod delayed;
@@ -31,6 +32,7 @@ use super::{Bounds, SharedStore};
 
 pub use bounds::*;
 pub use classes::*;
+pub use copies::*;
 pub use dead::*;
 pub use dedupe::*;
 pub use delayed::*;
@@ -167,6 +169,11 @@ macro_rules! store_contract {
             room_that_expiry_made_is_used
             maintenance_says_per_realm_what_expired
             maintenance_is_done_in_bites
+            a_copy_answers_every_read_like_the_original
+            a_copy_goes_on_with_the_same_ids
+            what_changes_during_a_copy_is_copied
+            a_store_that_holds_something_takes_no_copy
+            an_export_ends_with_its_cursor_or_the_next_one
         }
     };
     ($make:path) => {
@@ -192,6 +199,7 @@ mod tests {
         let sources = [
             include_str!("bounds.rs"),
             include_str!("classes.rs"),
+            include_str!("copies.rs"),
             include_str!("dead.rs"),
             include_str!("dedupe.rs"),
             include_str!("delayed.rs"),

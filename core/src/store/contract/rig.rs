@@ -145,6 +145,11 @@ impl Rig {
         }
     }
 
+    /// The same with another store.
+    pub(super) fn goes_on_with(self, store: SharedStore) -> Self {
+        Self { store, ..self }
+    }
+
     /// A message for durable queues, produced at the start.
     pub(super) fn message(&self) -> Message {
         Message {

@@ -1,6 +1,7 @@
 //! Messages held until they are due, of all realms (P17). Knows no log.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
@@ -18,6 +19,23 @@ pub(crate) struct Delays {
 impl Delays {
     pub(crate) fn contains(&self, id: MessageId) -> bool {
         self.places.contains_key(&id)
+    }
+
+    pub(crate) fn get(&self, id: MessageId) -> Option<&Delayed> {
+        self.rows.get(self.places.get(&id)?)
+    }
+
+    /// At most `most` behind a due time and place, and those of the last one.
+    pub(crate) fn after(
+        &self,
+        after: Option<(u64, u64)>,
+        most: usize,
+    ) -> (Vec<Delayed>, Option<(u64, u64)>) {
+        let after = after.map(|(due, place)| (Timestamp(due), place));
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.range((from, Bound::Unbounded)).take(most);
+        let last = rows.clone().last().map(|((due, place), _)| (due.0, *place));
+        (rows.map(|(_, row)| row.clone()).collect(), last)
     }
 
     pub(crate) fn hold(&mut self, row: Delayed) {

@@ -207,6 +207,27 @@ impl Entries for Pieces {
         Some((seq, number))
     }
 
+    fn after(
+        &self,
+        after: Seq,
+        (most, bytes): (usize, usize),
+    ) -> Vec<(Totals, Option<Arc<Message>>)> {
+        let (mut found, mut left) = (Vec::new(), bytes);
+        for piece in self.pieces.range(self.piece_at(after + 1)..) {
+            for (seq, slot) in (piece.base.seq + 1..).zip(&piece.slots) {
+                let Some(message) = slot.message.as_ref().filter(|_| seq > after) else {
+                    continue;
+                };
+                if !found.is_empty() && (found.len() >= most || left < message.size()) {
+                    return found;
+                }
+                left = left.saturating_sub(message.size());
+                found.push((piece.totals_at(seq), Some(Arc::clone(message))));
+            }
+        }
+        found
+    }
+
     fn next_expiry(&mut self) -> Option<Timestamp> {
         let straggler = self.stragglers.first().map(|(at, _)| *at);
         let in_line = self.next_in_line().map(|(at, _)| at);

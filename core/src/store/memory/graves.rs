@@ -40,14 +40,19 @@ impl Graves {
         Some(letter)
     }
 
+    /// Those after `after` by id.
+    pub(super) fn after(&self, after: Option<DeadLetterId>) -> impl Iterator<Item = &Letter> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let letters = self.letters.range((from, Bound::Unbounded));
+        letters.map(|(_, letter)| letter)
+    }
+
     pub(super) fn list(
         &self,
         realm: &RealmId,
         after: Option<DeadLetterId>,
         limit: usize,
     ) -> Vec<DeadLetter> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let letters = self.letters.range((from, Bound::Unbounded));
         let letter = |letter: &Letter| DeadLetter {
             id: letter.id,
             realm: realm.clone(),
@@ -62,18 +67,18 @@ impl Graves {
             last_error: letter.last_error.clone(),
             dead_at: letter.dead_at,
         };
-        letters.take(limit).map(|(_, at)| letter(at)).collect()
+        self.after(after).take(limit).map(letter).collect()
     }
 
-    /// Ends at most `budget` of those buried at `before` or earlier; how many.
-    pub(super) fn end_old(&mut self, before: Timestamp, budget: usize) -> usize {
-        let mut ended = 0;
-        while ended < budget
+    /// Ends at most `budget` of those buried at `before` or earlier; which.
+    pub(super) fn end_old(&mut self, before: Timestamp, budget: usize) -> Vec<DeadLetterId> {
+        let mut ended = Vec::new();
+        while ended.len() < budget
             && let Some(&(at, id)) = self.ages.first()
             && at <= before
         {
             self.take(id);
-            ended += 1;
+            ended.push(id);
         }
         ended
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::{Key, Message, MessageId, RealmId};
 
-use super::super::state::{Held, Keep, Letter, Row};
+use super::super::state::{Changes, Held, Keep, Letter, Row};
 use super::super::types::{DeadLetterId, Delayed, Exception, LogId, QueueId, Seq};
 use super::delays::Delays;
 use super::entries::Pieces;
@@ -46,6 +46,7 @@ pub(crate) struct MemoryKeep {
     exception_expiry: BTreeSet<(Timestamp, QueueId, Seq)>,
     graves: HashMap<u64, Graves>,
     delays: Delays,
+    changes: Option<Box<Changes>>,
 }
 
 impl MemoryKeep {
@@ -74,6 +75,49 @@ impl Keep for MemoryKeep {
 
     fn uids(&mut self, _realm: u64, _name: &RealmId) -> MemoryUids {
         MemoryUids::default()
+    }
+
+    fn changes(&mut self) -> &mut Option<Box<Changes>> {
+        &mut self.changes
+    }
+
+    fn adopt(&mut self, message: &Arc<Message>) -> Arc<Message> {
+        Arc::clone(message)
+    }
+
+    fn exceptions_after(
+        &self,
+        queue: QueueId,
+        after: Seq,
+        most: usize,
+    ) -> Vec<(Seq, Option<Row<Arc<Message>>>)> {
+        let rows = self.exceptions.get(&queue).map(|rows| rows.after(after));
+        let rows = rows.into_iter().flatten().take(most);
+        rows.map(|row| (row.state.seq, Some(row.clone()))).collect()
+    }
+
+    fn letters_after(
+        &self,
+        realm: u64,
+        after: Option<DeadLetterId>,
+        most: usize,
+    ) -> Vec<Letter<Arc<Message>>> {
+        let graves = self.graves.get(&realm);
+        graves.map_or_else(Vec::new, |graves| {
+            graves.after(after).take(most).cloned().collect()
+        })
+    }
+
+    fn delayed_of(&self, id: MessageId) -> Option<Delayed> {
+        self.delays.get(id).cloned()
+    }
+
+    fn delayed_after(
+        &self,
+        after: Option<(u64, u64)>,
+        most: usize,
+    ) -> (Vec<Delayed>, Option<(u64, u64)>) {
+        self.delays.after(after, most)
     }
 
     fn retain(&mut self, _held: &Arc<Message>) {}
@@ -137,9 +181,9 @@ impl Keep for MemoryKeep {
         self.graves.get_mut(&realm)?.take(id)
     }
 
-    fn end_letters(&mut self, realm: u64, most: usize, before: Timestamp) -> usize {
+    fn end_letters(&mut self, realm: u64, most: usize, before: Timestamp) -> Vec<DeadLetterId> {
         let graves = self.graves.get_mut(&realm);
-        graves.map_or(0, |graves| graves.end_old(before, most))
+        graves.map_or_else(Vec::new, |graves| graves.end_old(before, most))
     }
 
     fn hold(&mut self, _realm: u64, row: Delayed) {

@@ -19,13 +19,14 @@ use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::record::{ExportCursor, Exported, Record};
 use super::state::State;
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
     StoreCounters,
 };
-use super::{Pending, Store};
+use super::{Pending, Store, not_empty};
 use keep::MemoryKeep;
 
 pub(super) use delays::Delays;
@@ -186,6 +187,28 @@ impl Store for MemoryStore {
 
     fn counters(&self) -> StoreCounters {
         self.state.lock().counters
+    }
+
+    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
+        self.call(|state| state.export(after.as_ref(), limit))
+    }
+
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        self.call(|state| match state.is_empty() || replace {
+            true => {
+                *state = State::new(state.bounds.clone(), MemoryKeep::default());
+                Ok(())
+            }
+            false => Err(not_empty()),
+        })
+    }
+
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        self.call(|state| records.iter().try_for_each(|record| state.import(record)))
+    }
+
+    fn end_import(&self) -> Pending<()> {
+        self.call(State::finish_import)
     }
 
     fn close(&self) -> Pending<()> {

@@ -14,6 +14,8 @@ use super::super::types::Bounds;
 pub(crate) struct MemoryUids {
     uids: HashMap<Arc<str>, (MessageId, Timestamp)>,
     line: VecDeque<(Timestamp, Arc<str>)>,
+    /// How many have left the line.
+    ended: u64,
 }
 
 impl Uids for MemoryUids {
@@ -32,6 +34,7 @@ impl Uids for MemoryUids {
             if !is_over && now.since(*at) < bounds.dedupe_window {
                 return;
             }
+            self.ended += 1;
             if let Some((at, uid)) = self.line.pop_front()
                 && self.uids.get(&uid).is_some_and(|(_, newest)| *newest == at)
             {
@@ -42,5 +45,21 @@ impl Uids for MemoryUids {
 
     fn is_empty(&self) -> bool {
         self.uids.is_empty()
+    }
+
+    fn after(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> (Vec<(Arc<str>, MessageId, Timestamp)>, Option<u64>) {
+        let skip = usize::try_from(after.saturating_sub(self.ended)).unwrap_or(usize::MAX);
+        let places = self.line.iter().skip(skip).take(most);
+        let count = places.len() as u64;
+        let rows = places.filter_map(|(at, uid)| {
+            let (id, newest) = *self.uids.get(uid)?;
+            (newest == *at).then(|| (Arc::clone(uid), id, *at))
+        });
+        let last = after.max(self.ended) + count;
+        (rows.collect(), (count > 0).then_some(last))
     }
 }

@@ -30,7 +30,9 @@ const VACUUM: i64 = 256;
 pub(super) struct Core {
     pub(super) state: State<Tables>,
     pub(super) db: Rc<Db>,
-    written: Written,
+    pub(super) written: Written,
+    /// A copy of another store is coming in.
+    pub(super) is_importing: bool,
 }
 
 impl Core {
@@ -39,7 +41,12 @@ impl Core {
         let db = Db::new(conn).map_err(|error| super::failure::of(&error, "reading"))?;
         let db = Rc::new(db);
         let (state, written) = books::load(Rc::clone(&db), bounds)?;
-        Ok(Self { state, db, written })
+        Ok(Self {
+            state,
+            db,
+            written,
+            is_importing: false,
+        })
     }
 
     /// Writes down what the state holds itself.
@@ -207,7 +214,7 @@ fn set_aside(db: &Db, change: &mut Change<'_, Tables>, seq: Seq, mid: i64) {
     );
 }
 
-fn keep_damaged(db: &Db, mid: i64) {
+pub(super) fn keep_damaged(db: &Db, mid: i64) {
     db.run(
         "INSERT OR IGNORE INTO damaged SELECT mid, data FROM body WHERE mid = ?1 \
          AND (SELECT count(*) FROM damaged) < ?2",

@@ -257,6 +257,12 @@ impl Db {
         self.has_trash()
     }
 
+    /// Nothing is left to be deleted: everything is.
+    pub(super) fn forget_trash(&self) {
+        self.trash.borrow_mut().clear();
+        self.forget_last();
+    }
+
     pub(super) fn has_trash(&self) -> bool {
         !self.trash.borrow().is_empty()
     }

@@ -15,6 +15,7 @@ use crate::model::Message;
 use super::super::state::{Entries, Held, Totals};
 use super::super::types::Seq;
 use super::db::{Db, int, uint};
+use super::telling;
 
 /// A message without its body.
 #[derive(Debug, Clone, Copy)]
@@ -136,7 +137,7 @@ fn found(row: &Row<'_>) -> rusqlite::Result<(Seq, Timestamp)> {
     Ok((uint(row.get(0)?), Timestamp(uint(row.get(1)?))))
 }
 
-fn totals(row: &Row<'_>) -> rusqlite::Result<(Totals, Totals)> {
+pub(super) fn totals(row: &Row<'_>) -> rusqlite::Result<(Totals, Totals)> {
     let seq = uint(row.get(0)?);
     let size = uint(row.get(1)?);
     let is_guaranteed: bool = row.get(2)?;
@@ -249,6 +250,10 @@ impl Entries for EntryRows {
             })?;
         self.db.release(mid);
         Some((seq, is_guaranteed.then_some(uint(number))))
+    }
+
+    fn after(&self, after: Seq, most: (usize, usize)) -> Vec<(Totals, Option<Arc<Message>>)> {
+        telling::entries(&self.db, self.log, after, most)
     }
 
     fn next_expiry(&mut self) -> Option<Timestamp> {

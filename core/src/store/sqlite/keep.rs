@@ -7,13 +7,14 @@ use std::sync::Arc;
 use rusqlite::Row as SqlRow;
 
 use crate::clock::Timestamp;
-use crate::model::{Key, MessageId, RealmId};
+use crate::model::{Key, Message, MessageId, RealmId};
 
-use super::super::state::{Keep, Letter, Row};
+use super::super::state::{Changes, Keep, Letter, Row, Touched};
 use super::super::types::{DeadLetterId, Delayed, Exception, LogId, QueueId, QueueSpec, Seq};
 use super::codec;
 use super::db::{Db, int, uint};
 use super::entries::{EntryRows, Stored, expiry};
+use super::telling;
 use super::uids::UidRows;
 
 /// The tables, and what of the state is not written down yet.
@@ -23,6 +24,7 @@ pub(super) struct Tables {
     pub(super) queues: HashSet<QueueId>,
     pub(super) logs: HashSet<LogId>,
     pub(super) marks: HashSet<RealmId>,
+    changes: Option<Box<Changes>>,
 }
 
 impl Tables {
@@ -32,6 +34,7 @@ impl Tables {
             queues: HashSet::new(),
             logs: HashSet::new(),
             marks: HashSet::new(),
+            changes: None,
         }
     }
 }
@@ -110,6 +113,44 @@ impl Keep for Tables {
             (int(realm), name.as_str()),
         );
         UidRows::new(Rc::clone(&self.db), realm, 0)
+    }
+
+    fn changes(&mut self) -> &mut Option<Box<Changes>> {
+        &mut self.changes
+    }
+
+    fn adopt(&mut self, message: &Arc<Message>) -> Stored {
+        Stored::of(self.db.put_body(message), message)
+    }
+
+    fn exceptions_after(
+        &self,
+        queue: QueueId,
+        after: Seq,
+        most: usize,
+    ) -> Vec<(Seq, Option<Row<Arc<Message>>>)> {
+        telling::exceptions(&self.db, queue, after, most)
+    }
+
+    fn letters_after(
+        &self,
+        realm: u64,
+        after: Option<DeadLetterId>,
+        most: usize,
+    ) -> Vec<Letter<Arc<Message>>> {
+        telling::letters(&self.db, realm, after, most)
+    }
+
+    fn delayed_of(&self, id: MessageId) -> Option<Delayed> {
+        telling::delayed(&self.db, id)
+    }
+
+    fn delayed_after(
+        &self,
+        after: Option<(u64, u64)>,
+        most: usize,
+    ) -> (Vec<Delayed>, Option<(u64, u64)>) {
+        telling::delayed_after(&self.db, after, most)
     }
 
     fn retain(&mut self, held: &Stored) {
@@ -245,7 +286,7 @@ impl Keep for Tables {
         self.db.row(take, letter_key(realm, id), letter).flatten()
     }
 
-    fn end_letters(&mut self, realm: u64, most: usize, before: Timestamp) -> usize {
+    fn end_letters(&mut self, realm: u64, most: usize, before: Timestamp) -> Vec<DeadLetterId> {
         let find = "SELECT queue, seq, mid FROM dead WHERE realm = ?1 AND dead_at <= ?2 \
                     ORDER BY dead_at, queue, seq LIMIT ?3";
         let params = (int(realm), int(before.0), int(most as u64));
@@ -259,7 +300,11 @@ impl Keep for Tables {
             );
             self.db.release(*mid);
         }
-        ended.len()
+        let id = |(queue, seq, _): (i64, i64, i64)| DeadLetterId {
+            queue: QueueId(uint(queue)),
+            seq: uint(seq),
+        };
+        ended.into_iter().map(id).collect()
     }
 
     fn hold(&mut self, realm: u64, row: Delayed) {
@@ -351,10 +396,12 @@ impl Keep for Tables {
 
     fn note_queue(&mut self, queue: QueueId) {
         self.queues.insert(queue);
+        self.note(|| Touched::Queue(queue));
     }
 
     fn note_log(&mut self, log: LogId) {
         self.logs.insert(log);
+        self.note(|| Touched::Log(log));
     }
 
     fn note_marks(&mut self, realm: &RealmId) {

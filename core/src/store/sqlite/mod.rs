@@ -11,6 +11,7 @@ mod backup;
 mod ballast;
 mod books;
 mod codec;
+mod copies;
 mod core;
 mod db;
 mod entries;
@@ -21,6 +22,7 @@ mod line;
 mod open;
 mod options;
 mod read;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod uids;
@@ -35,12 +37,14 @@ use crate::clock::{Clock, Timestamp};
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::record::{ExportCursor, Exported, Record};
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
     StoreCounters, StoreHealth,
 };
 use super::{Pending, Store};
+use copies::Purpose;
 use health::Shared;
 use line::{Line, Nature};
 use writer::Writer;
@@ -76,6 +80,36 @@ impl SqliteStore {
     /// program; `store_corrupt` for what is damaged or no database; `store_unsupported` for a newer
     /// version.
     pub async fn open(
+        options: SqliteOptions,
+        bounds: Bounds,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        Self::open_for(Purpose::Lead, options, bounds, clock).await
+    }
+
+    /// Opens a database that is to take in another store, see
+    /// [`begin_import`](Store::begin_import).
+    ///
+    /// # Errors
+    /// Those of [`open`](SqliteStore::open).
+    pub async fn open_target(
+        options: SqliteOptions,
+        bounds: Bounds,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        Self::open_for(Purpose::TakeCopy, options, bounds, clock).await
+    }
+
+    /// Notes in a database that nobody has open where its messages have moved to (P28).
+    ///
+    /// # Errors
+    /// `store_locked` if another broker uses it; what SQLite says.
+    pub fn note_moved(path: &std::path::Path, to: &str) -> Result<()> {
+        copies::note_moved(path, to)
+    }
+
+    async fn open_for(
+        purpose: Purpose,
         mut options: SqliteOptions,
         bounds: Bounds,
         clock: Arc<dyn Clock>,
@@ -92,7 +126,8 @@ impl SqliteStore {
         std::thread::Builder::new()
             .name("restante-store".to_owned())
             .spawn(move || {
-                let opened = Writer::open(options, bounds, clock, line, Arc::clone(&shared));
+                let opened =
+                    Writer::open((options, purpose), bounds, clock, line, Arc::clone(&shared));
                 let (writer, outcome) = match opened {
                     Ok(writer) => (Some(writer), Ok(())),
                     Err(error) => (None, Err(error)),
@@ -306,6 +341,34 @@ impl Store for SqliteStore {
 
     fn backup(&self, path: PathBuf) -> Pending<()> {
         backup::begin(self, path)
+    }
+
+    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
+        self.call(Nature::Read, move |core| {
+            core.state.export(after.as_ref(), limit)
+        })
+    }
+
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        self.call(Nature::Grow, move |core| core.begin_import(replace))
+    }
+
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        let weight = records.iter().map(Record::weight).sum();
+        self.line
+            .call(Nature::Grow, weight, move |core| core.import(&records))
+    }
+
+    fn end_import(&self) -> Pending<()> {
+        self.call(Nature::Grow, |core| core.end_import())
+    }
+
+    fn moved(&self, to: &str) -> Pending<()> {
+        let to = to.to_owned();
+        self.call(Nature::Write, move |core| {
+            core.moved(&to);
+            Ok(())
+        })
     }
 
     fn close(&self) -> Pending<()> {

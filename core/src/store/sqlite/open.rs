@@ -15,6 +15,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
+use super::copies::{self, Purpose};
 use super::failure;
 use super::options::{SqliteOptions, Synchronous};
 
@@ -49,7 +50,7 @@ pub(super) fn one_name(path: PathBuf) -> PathBuf {
     resolved.unwrap_or(path)
 }
 
-fn refused(kind: ErrorKind, path: &Path, why: impl std::fmt::Display) -> Error {
+pub(super) fn refused(kind: ErrorKind, path: &Path, why: impl std::fmt::Display) -> Error {
     let path = path.display();
     Error::new(kind, format!("the database {path} cannot be used: {why}"))
 }
@@ -144,8 +145,8 @@ pub(super) fn connect(options: &SqliteOptions) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Whether the file is ours, empty, or nothing for us; changes nothing.
-fn check_content(conn: &Connection, path: &Path) -> Result<()> {
+/// Whether the file is ours, empty, or nothing for us; changes nothing. Answers whether it has our tables.
+fn check_content(conn: &Connection, path: &Path) -> Result<bool> {
     let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let asked = || -> rusqlite::Result<(i64, i64, i64)> {
         Ok((
@@ -167,11 +168,11 @@ fn check_content(conn: &Connection, path: &Path) -> Result<()> {
         );
         return Err(refused(ErrorKind::StoreUnsupported, path, why));
     }
-    Ok(())
+    Ok(version > 0)
 }
 
 /// A refusal for what SQLite says.
-fn says(path: &Path, error: &rusqlite::Error) -> Error {
+pub(super) fn says(path: &Path, error: &rusqlite::Error) -> Error {
     match failure::kind(error) {
         ErrorKind::Internal => refused(ErrorKind::StoreUnavailable, path, error),
         ErrorKind::StoreCorrupt => damaged(path, error),
@@ -190,6 +191,7 @@ fn damaged(path: &Path, how: impl std::fmt::Display) -> Error {
 /// Why it cannot be used, with its path.
 pub(super) fn open(
     options: &SqliteOptions,
+    purpose: Purpose,
     clock: &Arc<dyn Clock>,
     warnings: &mut Vec<String>,
 ) -> Result<Connection> {
@@ -200,10 +202,18 @@ pub(super) fn open(
     // A refused start must not even move the log of the last one into the file.
     let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
     conn.set_db_config(keep_log, has_log).map_err(why)?;
-    check_content(&conn, &place)?;
+    let has_tables = check_content(&conn, &place)?;
+    if has_tables && purpose == Purpose::Lead && !options.force {
+        copies::check_leads(&conn, &place)?;
+    }
     look_for_damage(&mut conn, &place, clock, warnings)?;
     settle_in(&conn, options).map_err(why)?;
     migrate(&mut conn).map_err(why)?;
+    match purpose {
+        Purpose::Lead if options.force => copies::clear_marks(&conn).map_err(why)?,
+        Purpose::Lead => {}
+        Purpose::TakeCopy => copies::drop_cut_copy(&conn).map_err(why)?,
+    }
     match probe(&conn) {
         // Full is no reason to refuse: what waits can be delivered, and that makes room.
         Err(error) if failure::kind(&error) == ErrorKind::StoreFull => {}

@@ -22,6 +22,9 @@ pub struct SqliteOptions {
     pub synchronous: Synchronous,
     /// How long to wait for another process that holds the database. 2 s.
     pub busy_timeout: Duration,
+    /// Opens it although its messages have moved to another store, or it holds a copy that did
+    /// not come to its end (P28). No.
+    pub force: bool,
 }
 
 impl Default for SqliteOptions {
@@ -30,6 +33,7 @@ impl Default for SqliteOptions {
             path: Some("restante.sqlite".into()),
             synchronous: Synchronous::Full,
             busy_timeout: Duration::from_secs(2),
+            force: false,
         }
     }
 }

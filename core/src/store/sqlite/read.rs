@@ -95,7 +95,7 @@ pub(super) struct Found {
 }
 
 /// The message of a row whose body is in the column `at`; `None` if it is damaged or gone.
-fn message(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Message>> {
+pub(super) fn message(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Message>> {
     let Some(body) = row.get_ref(at)?.as_blob_or_null().unwrap_or_default() else {
         return Ok(None);
     };
@@ -103,7 +103,7 @@ fn message(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Message>> {
 }
 
 /// The message with the expiry that holds for the row.
-fn dated(mut message: Message, held: &Stored) -> Arc<Message> {
+pub(super) fn dated(mut message: Message, held: &Stored) -> Arc<Message> {
     if expiry(message.expires) != expiry(held.expires) {
         message.expires = held.expires;
     }

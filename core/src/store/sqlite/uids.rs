@@ -97,4 +97,24 @@ impl Uids for UidRows {
     fn is_empty(&self) -> bool {
         self.len == 0
     }
+
+    fn after(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> (Vec<(Arc<str>, MessageId, Timestamp)>, Option<u64>) {
+        let next = "SELECT n, uid, message, at FROM uid WHERE realm = ?1 AND n > ?2 \
+                    ORDER BY n LIMIT ?3";
+        let params = (self.realm, int(after), int(most as u64));
+        let rows = self.db.rows(next, params, |row| {
+            let told = (
+                row.get(1)?,
+                id_of(row.get(2)?),
+                Timestamp(uint(row.get(3)?)),
+            );
+            Ok((uint(row.get(0)?), told))
+        });
+        let last = rows.last().map(|(n, _)| *n);
+        (rows.into_iter().map(|(_, row)| row).collect(), last)
+    }
 }

@@ -13,6 +13,7 @@ use crate::{Error, ErrorKind, Result};
 
 use super::super::types::{Bounds, StoreCounters};
 use super::ballast::Ballast;
+use super::copies::Purpose;
 use super::core::Core;
 use super::failure;
 use super::health::Shared;
@@ -38,6 +39,7 @@ pub(super) struct Writer {
     line: Arc<Line>,
     shared: Arc<Shared>,
     options: SqliteOptions,
+    purpose: Purpose,
     bounds: Bounds,
     clock: Arc<dyn Clock>,
     ballast: Option<Ballast>,
@@ -58,7 +60,7 @@ impl Writer {
     /// # Errors
     /// Why it cannot be used; nothing was changed then.
     pub(super) fn open(
-        options: SqliteOptions,
+        (options, purpose): (SqliteOptions, Purpose),
         bounds: Bounds,
         clock: Arc<dyn Clock>,
         line: Arc<Line>,
@@ -70,7 +72,7 @@ impl Writer {
         }
         let lock = path.as_deref().map(Lock::take).transpose()?;
         let mut warnings = Vec::new();
-        let conn = open::open(&options, &clock, &mut warnings)?;
+        let conn = open::open(&options, purpose, &clock, &mut warnings)?;
         let core = Core::load(conn, bounds.clone())?;
         shared.opened(warnings);
         let mut ballast = path.as_deref().map(Ballast::of);
@@ -83,6 +85,7 @@ impl Writer {
             line,
             shared,
             options,
+            purpose,
             bounds,
             clock,
             ballast,
@@ -298,7 +301,7 @@ impl Writer {
         });
         let conn = match conn {
             Some(conn) => Ok(conn),
-            None => open::open(&self.options, &self.clock, &mut Vec::new()),
+            None => open::open(&self.options, self.purpose, &self.clock, &mut Vec::new()),
         };
         match conn.and_then(|conn| Core::load(conn, self.bounds.clone())) {
             Ok(core) => self.core = Some(core),

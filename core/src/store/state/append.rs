@@ -9,6 +9,7 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::types::{Append, Appended, Delayed, LogId, Overflow, Placed, QueueId, Seq};
+use super::changes::Touched;
 use super::keep::{Entries, Keep};
 use super::log::{Class, Log};
 use super::queue::Queue;
@@ -118,6 +119,14 @@ impl<K: Keep> State<K> {
             let (mark, uid) = (item.mark.clone(), item.uid.clone());
             realm.marks.set(mark, uid, id, now, &self.bounds);
             self.keep.note_marks(&item.realm);
+            let realm = realm.id;
+            if let Some((instance, _)) = &item.mark {
+                self.keep
+                    .note(|| Touched::Mark(realm, Arc::clone(instance)));
+            }
+            if let Some(uid) = &item.uid {
+                self.keep.note(|| Touched::Uid(realm, Arc::clone(uid)));
+            }
         }
         Ok(Appended {
             id,
@@ -145,13 +154,14 @@ impl<K: Keep> State<K> {
             owner: item.owner.clone(),
         };
         self.keep.hold(id, row);
+        self.keep.note(|| Touched::Delayed(item.message.id));
         Ok(())
     }
 
     pub(crate) fn drop_delayed(&mut self, id: MessageId) {
-        if let Some(realm) = self.keep.drop_delayed(id)
-            && let Some(realm) = self.realms.get_mut(&realm)
-        {
+        let realm = self.keep.drop_delayed(id);
+        self.keep.note(|| Touched::Delayed(id));
+        if let Some(realm) = realm.and_then(|realm| self.realms.get_mut(&realm)) {
             realm.delayed = realm.delayed.saturating_sub(1);
         }
     }

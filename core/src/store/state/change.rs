@@ -7,6 +7,7 @@ use crate::model::RealmId;
 use crate::{Error, ErrorKind, Result};
 
 use super::super::types::{Burial, DeadLetterId, Exception, QueueChange, QueueId, Seq, Settled};
+use super::changes::Touched;
 use super::keep::{Held as _, Keep, Letter, Row};
 use super::state::{Change, State, no_queue};
 
@@ -25,7 +26,8 @@ impl<K: Keep> Change<'_, K> {
     fn upsert(&mut self, state: &Exception) {
         let has_rows = self.queue.exceptions > 0;
         if has_rows && self.keep.change_exception(self.queue.id, state) {
-            return;
+            let queue = self.queue.id;
+            return self.keep.note(|| Touched::Exception(queue, state.seq));
         }
         if let Some(held) = self.take_waiting(state.seq) {
             self.except(Row {
@@ -105,15 +107,19 @@ impl<K: Keep> State<K> {
 
     fn bury_all(&mut self, realm: &RealmId, letters: Vec<Letter<K::Held>>) {
         let id = self.realm_mut(realm).id;
-        let buried = letters.into_iter().map(|letter| self.keep.bury(id, letter));
-        let new = buried.filter(|is_new| *is_new).count();
+        let mut new = 0;
+        for letter in letters {
+            let buried = letter.id;
+            new += usize::from(self.keep.bury(id, letter));
+            self.keep.note(|| Touched::Letter(id, buried));
+        }
         let max = self.bounds.dlq_max_per_realm;
         let realm = self.realm_mut(realm);
         realm.dead += new;
         let over = realm.dead.saturating_sub(max);
         realm.dead -= over;
         if over > 0 {
-            self.keep.end_letters(id, over, Timestamp(u64::MAX));
+            self.end_letters(id, over, Timestamp(u64::MAX));
             self.counters.dead_letters_dropped += over as u64;
         }
     }
@@ -178,9 +184,15 @@ impl<K: Keep> State<K> {
         let dead = std::mem::take(&mut realm.dead);
         if dead > 0 {
             let id = realm.id;
-            self.keep.end_letters(id, dead, Timestamp(u64::MAX));
+            self.end_letters(id, dead, Timestamp(u64::MAX));
         }
         dead as u64
+    }
+
+    fn end_letters(&mut self, realm: u64, most: usize, before: Timestamp) {
+        for id in self.keep.end_letters(realm, most, before) {
+            self.keep.note(|| Touched::Letter(realm, id));
+        }
     }
 
     fn realm_of_letter(&self, realm: &RealmId, id: DeadLetterId) -> Result<u64> {
@@ -200,6 +212,7 @@ impl<K: Keep> State<K> {
             .keep
             .take_letter(realm_id, id)
             .ok_or_else(no_dead_letter)?;
+        self.keep.note(|| Touched::Letter(realm_id, id));
         if let Some(realm) = self.realms.get_mut(realm) {
             realm.dead = realm.dead.saturating_sub(1);
         }

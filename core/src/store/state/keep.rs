@@ -12,6 +12,7 @@ use crate::model::{Key, Message, MessageId, RealmId};
 use super::super::types::{
     Bounds, DeadLetterId, Delayed, Exception, LogId, QueueId, QueueKind, QueueSpec, Seq,
 };
+use super::changes::{Changes, Touched};
 use super::log::Totals;
 
 /// A stored message, without its body where that is elsewhere. Each is one reference to it.
@@ -57,6 +58,10 @@ pub(crate) trait Entries: Debug {
 
     /// When the next entry expires.
     fn next_expiry(&mut self) -> Option<Timestamp>;
+
+    /// Entries after `after` in order, at most so many and so many bytes or one, each with the totals including it
+    /// and its message; without one that is damaged, which is set aside.
+    fn after(&self, after: Seq, most: (usize, usize)) -> Vec<(Totals, Option<Arc<Message>>)>;
 }
 
 /// Users' own ids of one realm (P16).
@@ -69,6 +74,13 @@ pub(crate) trait Uids: Debug {
     fn end(&mut self, now: Timestamp, bounds: &Bounds);
     /// Whether none is remembered.
     fn is_empty(&self) -> bool;
+    /// Those behind a place, the oldest first, at most `most`; the place of the last one if there was any.
+    #[expect(clippy::type_complexity, reason = "a row and its place")]
+    fn after(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> (Vec<(Arc<str>, MessageId, Timestamp)>, Option<u64>);
 }
 
 /// One exception.
@@ -113,6 +125,58 @@ pub(crate) trait Keep: Debug {
     /// Room for a new realm's ids.
     fn uids(&mut self, realm: u64, name: &RealmId) -> Self::Uids;
 
+    /// What an export that is under way has still to tell.
+    fn changes(&mut self) -> &mut Option<Box<Changes>>;
+
+    /// Notes a row for the export, if one is under way.
+    fn note(&mut self, row: impl FnOnce() -> Touched) {
+        let changes = self.changes();
+        if let Some(noted) = changes {
+            match noted.is_over() {
+                true => *changes = None,
+                false => noted.add(row()),
+            }
+        }
+    }
+
+    /// Notes a realm that is new or has a new name.
+    fn note_realm(&mut self, realm: u64, name: &RealmId) {
+        if let Some(changes) = self.changes() {
+            changes.names.insert(realm, name.clone());
+        }
+        self.note(|| Touched::Realm(realm));
+    }
+
+    /// A message that comes from another store, as one reference.
+    fn adopt(&mut self, message: &Arc<Message>) -> Self::Held;
+
+    /// Exceptions of a queue after a seq, by seq, at most `most`; without a row if it is damaged and set aside.
+    fn exceptions_after(
+        &self,
+        queue: QueueId,
+        after: Seq,
+        most: usize,
+    ) -> Vec<(Seq, Option<Row<Arc<Message>>>)>;
+
+    /// Dead letters of a realm by id, at most `most`, without damaged ones.
+    fn letters_after(
+        &self,
+        realm: u64,
+        after: Option<DeadLetterId>,
+        most: usize,
+    ) -> Vec<Letter<Arc<Message>>>;
+
+    /// A delayed message, if it is there and not damaged.
+    fn delayed_of(&self, id: MessageId) -> Option<Delayed>;
+
+    /// Delayed messages behind a due time and place, in order, at most `most`, without damaged ones; the due time
+    /// and place of the last one if there was any.
+    fn delayed_after(
+        &self,
+        after: Option<(u64, u64)>,
+        most: usize,
+    ) -> (Vec<Delayed>, Option<(u64, u64)>);
+
     /// One more reference to a message that stays where it was too.
     fn retain(&mut self, held: &Self::Held);
     /// One reference less.
@@ -137,8 +201,8 @@ pub(crate) trait Keep: Debug {
     fn has_letter(&self, realm: u64, id: DeadLetterId) -> bool;
     /// Takes a dead letter out, with its reference.
     fn take_letter(&mut self, realm: u64, id: DeadLetterId) -> Option<Letter<Self::Held>>;
-    /// Drops the oldest dead letters, at most `most`, of those buried at `before` or earlier; how many.
-    fn end_letters(&mut self, realm: u64, most: usize, before: Timestamp) -> usize;
+    /// Drops the oldest dead letters, at most `most`, of those buried at `before` or earlier; which.
+    fn end_letters(&mut self, realm: u64, most: usize, before: Timestamp) -> Vec<DeadLetterId>;
 
     /// Holds a message until it is due.
     fn hold(&mut self, realm: u64, row: Delayed);
@@ -161,9 +225,13 @@ pub(crate) trait Keep: Debug {
     fn queue_gone(&mut self, _queue: QueueId) {}
 
     /// Something of a queue may have changed.
-    fn note_queue(&mut self, _queue: QueueId) {}
+    fn note_queue(&mut self, queue: QueueId) {
+        self.note(|| Touched::Queue(queue));
+    }
     /// Something of a log may have changed.
-    fn note_log(&mut self, _log: LogId) {}
+    fn note_log(&mut self, log: LogId) {
+        self.note(|| Touched::Log(log));
+    }
     /// Marks of a realm have changed.
     fn note_marks(&mut self, _realm: &RealmId) {}
 }

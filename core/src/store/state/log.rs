@@ -42,6 +42,18 @@ impl Totals {
         }
     }
 
+    /// What there was before an entry with this message, these being the totals including it.
+    pub(crate) fn before(self, message: &Message) -> Self {
+        let bytes = message.size() as u64;
+        let guaranteed = u64::from(message.guaranteed);
+        Self {
+            seq: self.seq.saturating_sub(1),
+            guaranteed: self.guaranteed.saturating_sub(guaranteed),
+            bytes: self.bytes.saturating_sub(bytes),
+            guaranteed_bytes: self.guaranteed_bytes.saturating_sub(bytes * guaranteed),
+        }
+    }
+
     fn plus(self, message: &Message) -> Self {
         let bytes = message.size() as u64;
         let guaranteed = u64::from(message.guaranteed);
@@ -126,6 +138,20 @@ impl<E: Entries> Log<E> {
     /// The totals up to the newest entry.
     pub(crate) fn head(&self) -> Totals {
         self.head
+    }
+
+    /// Everything up to it is let go.
+    pub(crate) fn front(&self) -> Seq {
+        self.front
+    }
+
+    /// Puts the end of the log where it was told to be, with nobody reading it.
+    pub(crate) fn restore(&mut self, head: Totals) {
+        self.head = head;
+        self.queues = 0;
+        (self.every, self.guaranteed) = (Readers::default(), Readers::default());
+        self.shut_ends.clear();
+        (self.front, self.cleared, self.cleared_after) = (0, 0, 0);
     }
 
     /// Adds an entry; its seq.

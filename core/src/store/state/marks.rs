@@ -29,7 +29,7 @@ pub(crate) struct Marks<U> {
     instances: HashMap<Arc<str>, Box<Mark>>,
     /// Every instance once, by when it was last looked at here; those used since go round again.
     idle_line: VecDeque<(Timestamp, Arc<str>)>,
-    uids: U,
+    pub(crate) uids: U,
     /// Instances that were marked or dropped, where somebody writes them down.
     touched: Option<Vec<Arc<str>>>,
 }
@@ -103,10 +103,30 @@ impl<U: Uids> Marks<U> {
     }
 
     /// Puts a mark back that was written down; the least recently used first.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn restore(&mut self, instance: Arc<str>, mark: Mark) {
         self.idle_line.push_back((mark.used, Arc::clone(&instance)));
         self.instances.insert(instance, Box::new(mark));
+    }
+
+    /// Every instance, the least recently used first.
+    pub(crate) fn instances(&self) -> impl Iterator<Item = Arc<str>> + '_ {
+        self.idle_line
+            .iter()
+            .map(|(_, instance)| Arc::clone(instance))
+    }
+
+    /// The mark of an instance.
+    pub(crate) fn get(&self, instance: &Arc<str>) -> Option<&Mark> {
+        self.instances.get(instance).map(|mark| &**mark)
+    }
+
+    /// Puts a mark in that comes from another store, in the place of an older one.
+    pub(crate) fn put(&mut self, instance: Arc<str>, mark: Mark) {
+        self.touch(&instance);
+        match self.instances.get_mut(&instance) {
+            Some(older) => **older = mark,
+            None => self.restore(instance, mark),
+        }
     }
 
     /// The instances whose mark has changed since the last call, with the mark if it is there still.

@@ -7,6 +7,9 @@
 
 mod append;
 mod change;
+mod changes;
+mod export;
+mod import;
 mod keep;
 mod log;
 mod marks;
@@ -25,6 +28,7 @@ mod sweep;
 #[cfg(test)]
 pub(super) mod tests;
 
+pub(super) use changes::{Changes, Touched};
 pub(super) use keep::{Entries, Held, Keep, Letter, Row, Uids};
 pub(super) use log::Totals;
 pub(super) use marks::Marks;

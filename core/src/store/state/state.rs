@@ -12,6 +12,7 @@ use crate::{Error, ErrorKind, Result};
 use super::super::types::{
     Bounds, Depth, LogId, QueueId, QueueRecord, QueueSpec, Seq, StoreCounters,
 };
+use super::changes::Touched;
 use super::keep::{Held as _, Keep, Row};
 use super::log::{Log, Totals};
 use super::queue::Queue;
@@ -31,6 +32,8 @@ pub(crate) struct State<K: Keep> {
     pub(crate) keep: K,
     /// Numbers of realms, logs and queues are given out of one row, and never again.
     pub(crate) last_id: u64,
+    /// Realms by number, while another store is taken in.
+    pub(crate) names: HashMap<u64, RealmId>,
 }
 
 /// One queue within a change, with what its change may touch.
@@ -59,6 +62,7 @@ impl<K: Keep> State<K> {
             wakes: BTreeSet::new(),
             keep,
             last_id: 0,
+            names: HashMap::new(),
         }
     }
 
@@ -78,6 +82,7 @@ impl<K: Keep> State<K> {
         let (keep, last_id) = (&mut self.keep, &mut self.last_id);
         self.realms.entry(name.clone()).or_insert_with(|| {
             *last_id += 1;
+            keep.note_realm(*last_id, name);
             Realm::new(*last_id, keep.uids(*last_id, name), K::IS_WRITTEN)
         })
     }
@@ -200,8 +205,8 @@ impl<K: Keep> State<K> {
         queue.seen = now;
         queue.end_change(log, &self.bounds);
         self.queues.insert(id, queue);
-        self.keep.note_queue(id);
         self.keep.note_log(log_id);
+        self.keep.note_queue(id);
         self.record(id)
     }
 
@@ -247,6 +252,7 @@ impl<K: Keep> State<K> {
             self.keep.drop_exceptions(id);
         }
         self.keep.queue_gone(id);
+        self.keep.note(|| Touched::Queue(id));
         let Some(log) = self.logs.get_mut(&queue.log) else {
             return;
         };
@@ -267,7 +273,9 @@ impl<K: Keep> State<K> {
             }
             if realm.is_empty() {
                 let name = log.realm.clone();
-                self.keep.realm_gone(realm.id, &name);
+                let gone = realm.id;
+                self.keep.realm_gone(gone, &name);
+                self.keep.note(|| Touched::Realm(gone));
                 self.realms.remove(&name);
             }
         }
@@ -281,6 +289,7 @@ impl<K: Keep> State<K> {
             self.wakes.remove(&(wake, id));
         }
         self.keep.log_gone(id);
+        self.keep.note(|| Touched::Log(id));
     }
 
     pub(crate) fn purge_realm(&mut self, name: &RealmId) -> u64 {
@@ -291,6 +300,7 @@ impl<K: Keep> State<K> {
             self.remove_queue(*id);
         }
         self.keep.realm_gone(gone.id, name);
+        self.keep.note(|| Touched::Realm(gone.id));
         gone.queued + gone.dead as u64 + gone.delayed
     }
 
@@ -309,6 +319,7 @@ impl<K: Keep> State<K> {
         };
         if let Some(empty) = self.realms.remove(to) {
             self.keep.realm_gone(empty.id, to);
+            self.keep.note(|| Touched::Realm(empty.id));
         }
         for id in realm.logs.values() {
             if let Some(log) = self.logs.get_mut(id) {
@@ -316,6 +327,7 @@ impl<K: Keep> State<K> {
             }
         }
         self.keep.realm_renamed(realm.id, from, to);
+        self.keep.note_realm(realm.id, to);
         self.realms.insert(to.clone(), realm);
         Ok(())
     }
@@ -366,7 +378,9 @@ impl<K: Keep> Change<'_, K> {
         if self.queue.exceptions == 0 {
             return None;
         }
-        let row = self.keep.take_exception(self.queue.id, seq)?;
+        let queue = self.queue.id;
+        let row = self.keep.take_exception(queue, seq)?;
+        self.keep.note(|| Touched::Exception(queue, seq));
         self.queue.exceptions -= 1;
         self.queue.exception_bytes = self.queue.exception_bytes.saturating_sub(row.held.size());
         Some(row)
@@ -387,7 +401,9 @@ impl<K: Keep> Change<'_, K> {
         let count = std::mem::take(&mut self.queue.exceptions);
         self.queue.exception_bytes = 0;
         if count > 0 {
-            self.keep.drop_exceptions(self.queue.id);
+            let queue = self.queue.id;
+            self.keep.drop_exceptions(queue);
+            self.keep.note(|| Touched::Exceptions(queue));
         }
         count
     }
@@ -396,7 +412,8 @@ impl<K: Keep> Change<'_, K> {
     pub(crate) fn except(&mut self, row: Row<K::Held>) {
         self.queue.exceptions += 1;
         self.queue.exception_bytes += row.held.size();
-        self.keep
-            .insert_exception(self.queue.id, self.queue.log, row);
+        let (queue, seq) = (self.queue.id, row.state.seq);
+        self.keep.insert_exception(queue, self.queue.log, row);
+        self.keep.note(|| Touched::Exception(queue, seq));
     }
 }

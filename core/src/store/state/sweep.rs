@@ -3,8 +3,9 @@
 use crate::clock::Timestamp;
 
 use super::super::types::{LogId, Maintained, QueueId};
-use super::keep::{Entries, Keep};
-use super::log::Log;
+use super::changes::Touched;
+use super::keep::{Entries, Held as _, Keep};
+use super::log::{Log, Totals};
 use super::runs::Runs;
 use super::state::State;
 
@@ -60,15 +61,19 @@ impl<K: Keep> State<K> {
             }
             if let Some(before) = before.filter(|_| realm.dead > 0 && left > 0) {
                 let ended = keep.end_letters(realm.id, left, Timestamp(before));
-                self.counters.dead_letters_expired += ended as u64;
-                realm.dead -= ended.min(realm.dead);
-                left -= ended.min(left);
+                self.counters.dead_letters_expired += ended.len() as u64;
+                realm.dead -= ended.len().min(realm.dead);
+                left -= ended.len().min(left);
+                for id in ended {
+                    keep.note(|| Touched::Letter(realm.id, id));
+                }
             }
         }
         self.realms.retain(|name, realm| {
             let is_kept = !realm.is_empty();
             if !is_kept {
                 keep.realm_gone(realm.id, name);
+                keep.note(|| Touched::Realm(realm.id));
             }
             is_kept
         });
@@ -113,6 +118,27 @@ impl<K: Keep> State<K> {
         self.count_expired(Some(id), lost, done);
         readers.iter().for_each(|reader| self.end_left(*reader));
         taken
+    }
+
+    /// Takes one entry out of a log, for all its readers at once: its message cannot be read (P7).
+    pub(crate) fn lose_entry(&mut self, id: LogId, totals: Totals) {
+        let Some(log) = self.logs.get_mut(&id) else {
+            return;
+        };
+        let Some(held) = log.get(totals.seq) else {
+            return;
+        };
+        let (mut every, mut guaranteed) = (Runs::default(), Runs::default());
+        every.insert(totals.seq);
+        if held.is_guaranteed() {
+            guaranteed.insert(totals.guaranteed);
+        }
+        log.entries
+            .clear_between(totals.seq.saturating_sub(1), totals.seq);
+        let readers = readers_before(log, &every, &guaranteed);
+        let lost = self.lose(id, &readers, &every, &guaranteed);
+        self.counters.damaged += lost;
+        readers.iter().for_each(|reader| self.end_left(*reader));
     }
 
     /// Takes these entries from the readers; how many there were, one per reader.

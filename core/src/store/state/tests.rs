@@ -2,6 +2,7 @@
 
 mod model;
 mod naive;
+mod ops;
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -62,6 +63,13 @@ pub(crate) trait Subject {
     const SHARES_MESSAGES: bool;
     fn make(bounds: Bounds) -> Self;
     fn store(&self) -> &dyn Store;
+    /// An empty one to be copied to.
+    fn target(&self, bounds: &Bounds) -> Self
+    where
+        Self: Sized,
+    {
+        Self::make(bounds.clone())
+    }
     /// Closes it and opens it again; whether that is possible.
     fn reopen(&mut self) -> bool;
     /// Lets a command fail.
@@ -173,6 +181,85 @@ mod sqlite {
         #[test]
         fn the_sqlite_store_does_what_a_naive_model_does(story in model::stories()) {
             model::tell::<InFile>(story);
+        }
+    }
+
+    /// A store that moves from memory to a file and back.
+    enum Moving {
+        Memory(Box<MemoryStore>),
+        File(Box<InFile>),
+    }
+
+    impl Moving {
+        fn subject(&self) -> &dyn Inner {
+            match self {
+                Self::Memory(store) => &**store,
+                Self::File(store) => &**store,
+            }
+        }
+    }
+
+    /// The part of a subject that needs no size.
+    trait Inner {
+        fn store(&self) -> &dyn Store;
+        fn fail(&self);
+        fn check(&self, queued: u64, is_empty: bool);
+    }
+
+    impl<S: Subject> Inner for S {
+        fn store(&self) -> &dyn Store {
+            Subject::store(self)
+        }
+
+        fn fail(&self) {
+            Subject::fail(self);
+        }
+
+        fn check(&self, queued: u64, is_empty: bool) {
+            Subject::check(self, queued, is_empty);
+        }
+    }
+
+    impl Subject for Moving {
+        const SHARES_MESSAGES: bool = false;
+
+        fn make(bounds: Bounds) -> Self {
+            Self::Memory(Box::new(MemoryStore::new(bounds)))
+        }
+
+        fn target(&self, bounds: &Bounds) -> Self {
+            match self {
+                Self::Memory(_) => Self::File(Box::new(InFile::make(bounds.clone()))),
+                Self::File(_) => Self::make(bounds.clone()),
+            }
+        }
+
+        fn store(&self) -> &dyn Store {
+            self.subject().store()
+        }
+
+        fn reopen(&mut self) -> bool {
+            match self {
+                Self::Memory(_) => false,
+                Self::File(store) => store.reopen(),
+            }
+        }
+
+        fn fail(&self) {
+            self.subject().fail();
+        }
+
+        fn check(&self, queued: u64, is_empty: bool) {
+            self.subject().check(queued, is_empty);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn a_store_that_moves_does_what_a_naive_model_does(story in model::stories()) {
+            model::tell::<Moving>(story);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 mod crash;
 mod full;
+mod load;
 mod process;
+mod swap;
 #[cfg(target_os = "linux")]
 mod sync;

@@ -12,103 +12,30 @@ use crate::ErrorKind;
 use crate::clock::Timestamp;
 use crate::model::{Message, MessageId};
 
+use super::super::super::ExportCursor;
 use super::super::super::types::{
     Append, Bounds, Burial, DeadLetterId, LogId, Overflow, PageLimit, QueueChange, QueueId, Seq,
     Settled, StoreCounters,
 };
 use super::naive::{Item, Model, ModelQueue};
+use super::ops::{Op, ops};
 use super::{Subject, exception, now, realm, spec};
 
-const QUEUES: usize = 4;
 const ALL: PageLimit = PageLimit {
     entries: usize::MAX,
     bytes: usize::MAX,
 };
 
-#[derive(Debug, Clone)]
-enum Op {
-    Append {
-        guaranteed: bool,
-        ttl: u64,
-        size: usize,
-        skip: Option<usize>,
-    },
-    Open {
-        queue: usize,
-        durable: bool,
-    },
-    Forget {
-        queue: usize,
-        purge: bool,
-    },
-    Low {
-        queue: usize,
-        nth: usize,
-    },
-    Done {
-        queue: usize,
-        nth: usize,
-    },
-    Except {
-        queue: usize,
-        nth: usize,
-    },
-    Bury {
-        queue: usize,
-        nth: usize,
-    },
-    Revive {
-        nth: usize,
-    },
-    Settle {
-        queue: usize,
-        seq: Seq,
-    },
-    Page {
-        queue: usize,
-    },
-    Due {
-        queue: usize,
-    },
-    Purge {
-        queue: usize,
-    },
-    Maintain,
-    /// Closes the store and opens it again, where it keeps anything.
-    Reopen,
-    /// A command fails: what the store has in memory is read anew.
-    Fail,
-    Wait {
-        ms: u64,
-    },
-}
-
-fn ops() -> impl Strategy<Value = Op> {
-    let (queue, nth) = (0..QUEUES, 0..6usize);
-    prop_oneof![
-        12 => (any::<bool>(), 1..60u64, 0..50usize, prop::option::weighted(0.2, 0..QUEUES)).prop_map(
-            |(guaranteed, ttl, size, skip)| Op::Append { guaranteed, ttl, size, skip }
-        ),
-        3 => (queue.clone(), any::<bool>()).prop_map(|(queue, durable)| Op::Open { queue, durable }),
-        1 => (queue.clone(), any::<bool>()).prop_map(|(queue, purge)| Op::Forget { queue, purge }),
-        2 => (queue.clone(), nth.clone()).prop_map(|(queue, nth)| Op::Low { queue, nth }),
-        3 => (queue.clone(), nth.clone()).prop_map(|(queue, nth)| Op::Done { queue, nth }),
-        2 => (queue.clone(), nth.clone()).prop_map(|(queue, nth)| Op::Except { queue, nth }),
-        1 => (queue.clone(), nth.clone()).prop_map(|(queue, nth)| Op::Bury { queue, nth }),
-        1 => nth.clone().prop_map(|nth| Op::Revive { nth }),
-        2 => (queue.clone(), 0..60u64).prop_map(|(queue, seq)| Op::Settle { queue, seq }),
-        1 => queue.clone().prop_map(|queue| Op::Page { queue }),
-        1 => queue.clone().prop_map(|queue| Op::Due { queue }),
-        1 => queue.prop_map(|queue| Op::Purge { queue }),
-        1 => Just(Op::Maintain),
-        1 => Just(Op::Reopen),
-        1 => Just(Op::Fail),
-        2 => (1..30u64).prop_map(|ms| Op::Wait { ms }),
-    ]
-}
+/// A few rows.
+const FEW: PageLimit = PageLimit {
+    entries: 3,
+    bytes: 400,
+};
 
 struct Pair<S> {
     subject: S,
+    /// A copy that has begun.
+    copy: Option<(S, ExportCursor)>,
     model: Model,
     now: Timestamp,
     next_id: u64,
@@ -120,6 +47,7 @@ impl<S: Subject> Pair<S> {
     fn new(bounds: Bounds) -> Self {
         Self {
             subject: S::make(bounds.clone()),
+            copy: None,
             model: Model {
                 bounds,
                 head: 0,
@@ -172,16 +100,50 @@ impl<S: Subject> Pair<S> {
                 {}
             }
             Op::Reopen => {
+                self.copy = None;
                 if self.subject.reopen() {
                     self.model.counters = StoreCounters::default();
                 }
             }
-            Op::Fail => self.subject.fail(),
+            Op::Fail => {
+                self.copy = None;
+                self.subject.fail();
+            }
+            Op::Copy => {
+                self.copy(FEW);
+            }
+            Op::Move => self.move_all(),
             Op::Wait { ms } => self.now = self.now.plus(Duration::from_millis(ms)),
         }
         if self.model.queues.is_empty() {
             self.model.head = 0;
             self.alive.clear();
+        }
+    }
+
+    /// Copies some rows; how many are left.
+    fn copy(&mut self, limit: PageLimit) -> u64 {
+        let (target, cursor) = match self.copy.take() {
+            Some((target, cursor)) => (target, Some(cursor)),
+            None => {
+                let target = self.subject.target(&self.model.bounds);
+                now(target.store().begin_import(false)).unwrap();
+                (target, None)
+            }
+        };
+        let page = now(self.subject.store().export(cursor, limit)).unwrap();
+        now(target.store().import(page.records)).unwrap();
+        self.copy = Some((target, page.next));
+        page.left
+    }
+
+    fn move_all(&mut self) {
+        while self.copy(FEW) > 0 {}
+        if let Some((target, _)) = self.copy.take() {
+            now(target.store().end_import()).unwrap();
+            self.subject = target;
+            self.model.counters = StoreCounters::default();
+            self.compare();
         }
     }
 
@@ -397,6 +359,7 @@ impl<S: Subject> Pair<S> {
 
     /// What is behind every queue has been let go.
     fn check_let_go(self) {
+        drop(self.copy);
         let first = |queue: &ModelQueue| {
             let mut items = queue.items.iter();
             items

@@ -1,0 +1,55 @@
+'use strict';
+// Another store in the place of the one in force, through the package.
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { test } = require('node:test');
+const restante = require('../..');
+const { startServer, inbox } = require('./helpers');
+
+function folder(t) {
+  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-swap-'));
+  t.after(() => fs.rmSync(made, { recursive: true }));
+  return made;
+}
+
+test('what waits moves to another store, and the next start goes on with that', async (t) => {
+  const data_dir = folder(t);
+  const filename = path.join(data_dir, 'queue.sqlite');
+  const first = await startServer(t, { data_dir });
+  const away = await first.consumer('billing');
+  await away.subscribe('paid', () => {}, { durable: true, ack: true });
+  await away.close();
+  const producer = await first.producer('orders');
+  for (const n of [1, 2, 3]) await producer.produce('paid', n, { confirm: true });
+  assert.equal(first.server.getStats().store.level, 'memory');
+  const change = await first.server.setPersistence({ storage: 'sqlite', storage_options: { filename } });
+  assert.deepEqual(change.migrated, { messages: 3, dlq: 0, subscriptions: 1 });
+  assert.deepEqual([change.storage, change.level, typeof change.paused_ms], ['sqlite', 'disk', 'number']);
+  const { storage, level } = first.server.getStats().store;
+  assert.deepEqual([storage, level], ['sqlite', 'disk']);
+  await producer.produce('paid', 4, { confirm: true });
+  await first.server.stop();
+
+  const second = await startServer(t, { data_dir });
+  const back = await second.consumer('billing');
+  const box = inbox();
+  await back.subscribe('paid', box.handler, { durable: true, ack: true });
+  await box.grown(4);
+  assert.deepEqual(box.messages(), [1, 2, 3, 4]);
+});
+
+test('a change that cannot be is refused, and nothing changes', async (t) => {
+  const data_dir = folder(t);
+  const filename = path.join(data_dir, 'queue.sqlite');
+  const { server } = await startServer(t, { data_dir, storage: 'sqlite', storage_options: { filename } });
+  await assert.rejects(server.setPersistence({ storage: 'memory' }), { code: 'config', message: /force/ });
+  await assert.rejects(server.setPersistence({ storage: 'redis' }), { code: 'store_unsupported' });
+  await assert.rejects(server.setPersistence({}), { code: 'bad_command' });
+  await assert.rejects(server.setPersistence({ storage: 'sqlite', storage_options: { filename } }), { code: 'store_locked' });
+  assert.equal(server.getStats().store.storage, 'sqlite');
+  assert.deepEqual(fs.readdirSync(data_dir).filter((name) => name.endsWith('.json')), []);
+  const store = new restante.Storage.MemoryStore();
+  assert.equal((await server.setPersistence({ storage: store, force: true })).level, 'memory');
+});

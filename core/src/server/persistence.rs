@@ -1,0 +1,268 @@
+//! Where messages wait, changed while the server runs, and remembered for the next start (P28).
+//!
+//! What was chosen last stands in `restante.state.json` in the data directory, in the words of the
+//! server's options. It is written when the copy is whole and before it leads, so that after a crash
+//! at any moment exactly one store leads. Knows how stores are opened, not how they are copied.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind as IoKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::clock::Clock;
+#[cfg(feature = "redis")]
+use crate::store::RedisStore;
+use crate::store::{Bounds, Copied, Durability, MemoryStore, SharedStore};
+#[cfg(feature = "sqlite")]
+use crate::store::{SqliteOptions, SqliteStore, Synchronous};
+use crate::{Error, ErrorKind, Result};
+
+use super::config::{ServerConfig, Storage};
+
+/// The name of the state file in the data directory.
+pub const STATE_FILE: &str = "restante.state.json";
+
+/// Where messages are to wait from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Persistence {
+    /// The new store.
+    pub storage: Storage,
+    /// What a message lives that does not say, from now on; `None`: as before.
+    pub default_ttl: Option<Duration>,
+    /// Memory may take the place of a durable store, and a database is emptied first whose
+    /// messages have moved away. No.
+    pub force: bool,
+}
+
+/// What [`Server::set_persistence`](super::Server::set_persistence) has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Persisted {
+    /// The new store's name in options.
+    pub storage: &'static str,
+    /// What its yes survives.
+    pub durability: Durability,
+    /// What was copied, and how long calls were held back for the last of it.
+    pub copied: Copied,
+}
+
+impl Storage {
+    /// Its file, if it has one.
+    fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Memory => None,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => options.path.as_deref().map(absolute),
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => None,
+        }
+    }
+
+    /// In words.
+    pub(super) fn place(&self) -> String {
+        match self {
+            Self::Memory => "memory".to_owned(),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => match &options.path {
+                Some(path) => format!("sqlite {}", absolute(path).display()),
+                None => "sqlite in memory".to_owned(),
+            },
+            // Its address may hold a password.
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => "redis".to_owned(),
+        }
+    }
+
+    /// As the store that leads.
+    pub(super) async fn open(
+        &self,
+        bounds: Bounds,
+        timeout: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<SharedStore> {
+        let _ = (clock, timeout);
+        Ok(match self {
+            Self::Memory => Arc::new(MemoryStore::new(bounds)),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => {
+                Arc::new(SqliteStore::open(options.clone(), bounds, clock.clone()).await?)
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => {
+                let mut options = options.clone();
+                options.timeout = timeout;
+                Arc::new(RedisStore::open(options, bounds, clock.clone()).await?)
+            }
+        })
+    }
+
+    /// As a store that is to take in another one.
+    pub(super) async fn open_target(
+        &self,
+        bounds: Bounds,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<SharedStore> {
+        let _ = clock;
+        Ok(match self {
+            Self::Memory => Arc::new(MemoryStore::new(bounds)),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => {
+                let opening = SqliteStore::open_target(options.clone(), bounds, clock.clone());
+                Arc::new(opening.await?)
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => {
+                let why = "messages cannot be moved to Redis or from there yet";
+                return Err(Error::new(ErrorKind::StoreUnsupported, why));
+            }
+        })
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+impl Persistence {
+    /// In the words of the server's options, with the database that was left; paths are absolute,
+    /// for the next start may be elsewhere.
+    fn to_options(&self, left: &Storage) -> String {
+        let mut options = Map::new();
+        #[cfg(feature = "sqlite")]
+        if let Storage::Sqlite(sqlite) = &self.storage {
+            let SqliteOptions {
+                path,
+                synchronous,
+                busy_timeout,
+                ..
+            } = sqlite;
+            let path = path.as_deref().map(absolute);
+            let name = path
+                .as_ref()
+                .map_or(":memory:".into(), |path| path.to_string_lossy());
+            options.insert("filename".to_owned(), name.into());
+            let synchronous = match synchronous {
+                Synchronous::Full => "full",
+                Synchronous::Normal => "normal",
+            };
+            options.insert("synchronous".to_owned(), synchronous.into());
+            let busy = u64::try_from(busy_timeout.as_millis()).unwrap_or(u64::MAX);
+            options.insert("busy_timeout".to_owned(), busy.into());
+        }
+        if let Some(ttl) = self.default_ttl {
+            options.insert("default_ttl".to_owned(), ttl.as_secs_f64().into());
+        }
+        let state = json!({
+            "storage": self.storage.name(),
+            "storage_options": Value::Object(options),
+            "moved_from": left.path().map(|path| path.to_string_lossy().into_owned()),
+        });
+        format!("{state:#}\n")
+    }
+
+    /// Refuses what loses durability without being told to.
+    pub(super) fn check(&self, old: Durability, new: Durability) -> Result<()> {
+        if old > Durability::Memory && new == Durability::Memory && !self.force {
+            let why = "memory would take the place of a durable store: what waits would not \
+                       survive a restart any more; say `force: true` if that is meant";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(())
+    }
+}
+
+/// The state file.
+#[derive(Debug, Clone)]
+pub(super) struct StateFile(PathBuf);
+
+impl StateFile {
+    pub(super) fn of(config: &ServerConfig) -> Self {
+        Self(absolute(&config.data_dir.join(STATE_FILE)))
+    }
+
+    fn failed(&self, what: &str, error: impl std::fmt::Display) -> Error {
+        let path = self.0.display();
+        Error::new(ErrorKind::Config, format!("{path} {what}: {error}"))
+    }
+
+    /// What was chosen last, if anything was.
+    ///
+    /// # Errors
+    /// `config` for a file that cannot be read, or that names a database that is not there.
+    fn read(&self) -> Result<Option<(Persistence, Option<PathBuf>)>> {
+        let text = match fs::read_to_string(&self.0) {
+            Ok(text) => text,
+            Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.failed("cannot be read", error)),
+        };
+        let (wish, _) = Persistence::from_options(&text)
+            .map_err(|error| self.failed("cannot be read", error))?;
+        if let Some(path) = wish.storage.path().filter(|path| !path.exists()) {
+            let why = format!(
+                "{} is not there; bring it back, or delete the state file to start with what is \
+                 configured",
+                path.display()
+            );
+            return Err(self.failed("names a database", why));
+        }
+        let state: Value = serde_json::from_str(&text).unwrap_or_default();
+        let left = state.get("moved_from").and_then(Value::as_str);
+        Ok(Some((wish, left.map(PathBuf::from))))
+    }
+
+    /// Remembers a choice: either all of it is on the disk then, or nothing has changed.
+    pub(super) fn write(&self, wish: &Persistence, left: &Storage) -> Result<()> {
+        let text = wish.to_options(left);
+        let mut part = self.0.clone().into_os_string();
+        part.push(".part");
+        let written = (|| {
+            let mut file = File::create(&part)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&part, &self.0)?;
+            // The name is on the disk only with its directory.
+            #[cfg(unix)]
+            if let Some(folder) = self.0.parent() {
+                File::open(folder)?.sync_all()?;
+            }
+            Ok(())
+        })();
+        written.map_err(|error: std::io::Error| self.failed("cannot be written", error))
+    }
+
+    /// Lets what was chosen last stand in the place of what is configured.
+    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<()> {
+        let Some((wish, left)) = self.read()? else {
+            return Ok(());
+        };
+        let configured = match &config.store {
+            Some(_) => "a store of its own".to_owned(),
+            None => config.storage.place(),
+        };
+        let chosen = wish.storage.place();
+        if configured != chosen {
+            tracing::warn!(
+                "the store is {chosen}, as set while the server ran, and not {configured}, as \
+                 configured; {} says so",
+                self.0.display()
+            );
+        }
+        #[cfg(feature = "sqlite")]
+        if let Some(left) = left {
+            // It ended before it could be said there.
+            if let Err(error) = SqliteStore::note_moved(&left, &chosen) {
+                tracing::warn!(%error, "the old store does not know that its messages have moved");
+            }
+        }
+        #[cfg(not(feature = "sqlite"))]
+        let _ = left;
+        config.storage = wish.storage;
+        config.store = None;
+        if let Some(ttl) = wish.default_ttl {
+            config.broker.default_ttl = ttl;
+        }
+        Ok(())
+    }
+}

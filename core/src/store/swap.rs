@@ -1,0 +1,481 @@
+//! A store whose place another one can take while work goes on (P28).
+//!
+//! The broker always holds a [`SwapStore`]; it passes every call to the store in force. To change
+//! that store it copies the old one page by page while that leads, until little is left; then it
+//! holds calls back for a moment, in their order, copies the last difference and lets the new one
+//! lead. Ids are the same in the copy, so nobody else notices. Whatever fails before that leaves the
+//! old store as it was. Knows no kind of store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
+
+use crate::clock::{Clock, Timestamp};
+use crate::model::{MessageId, RealmId};
+use crate::{Error, ErrorKind, Result};
+
+use super::record::{ExportCursor, Exported, Record};
+use super::types::{
+    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Gap,
+    Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
+    StoreCounters, StoreHealth,
+};
+use super::{Pending, SharedStore, Store};
+
+/// Rows left below which calls are held back; fewer each time that did not do.
+const LITTLE: u64 = 10_000;
+/// How long calls are held back at most before the copy goes on without.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often that is tried.
+const PAUSES: u32 = 6;
+/// How long a copy may come no nearer to its end.
+const STUCK: Duration = Duration::from_secs(60);
+/// Most calls that are held back.
+const HELD: usize = 1 << 20;
+/// A page of a copy.
+const PAGE: PageLimit = PageLimit {
+    entries: 1024,
+    bytes: 1 << 20,
+};
+
+/// What a change of stores has copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Copied {
+    /// Entries, exceptions and delayed messages.
+    pub messages: u64,
+    /// Dead letters.
+    pub dead_letters: u64,
+    /// Remembered subscriptions.
+    pub queues: u64,
+    /// How long calls were held back.
+    pub pause: Duration,
+}
+
+type Held = Box<dyn FnOnce(&dyn Store) + Send>;
+
+/// The store in force, and what waits while it changes.
+struct Gate {
+    store: SharedStore,
+    /// What the stores before it have counted.
+    counted: StoreCounters,
+    held: Option<Mutex<Vec<Held>>>,
+}
+
+/// A [`Store`] that passes calls on to another one, which can be changed.
+pub struct SwapStore {
+    gate: RwLock<Gate>,
+    clock: Arc<dyn Clock>,
+    is_swapping: AtomicBool,
+}
+
+/// Lets the held calls go to the store in force, whatever ended the pause.
+struct Pause<'a>(&'a SwapStore);
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        let mut gate = self.0.gate.write();
+        // Under the lock, so that they are before every later call.
+        if let Some(held) = gate.held.take() {
+            for call in held.into_inner() {
+                call(&*gate.store);
+            }
+        }
+    }
+}
+
+struct Swapping<'a>(&'a AtomicBool);
+
+impl Drop for Swapping<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+fn too_much_held() -> Error {
+    let why = "too much waits for the store already";
+    Error::new(ErrorKind::StoreUnavailable, why)
+}
+
+impl StoreCounters {
+    /// Both in sum.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            appended: self.appended + other.appended,
+            duplicates: self.duplicates + other.duplicates,
+            expired: self.expired + other.expired,
+            refused: self.refused + other.refused,
+            dropped_oldest: self.dropped_oldest + other.dropped_oldest,
+            buried: self.buried + other.buried,
+            dead_letters_dropped: self.dead_letters_dropped + other.dead_letters_dropped,
+            dead_letters_expired: self.dead_letters_expired + other.dead_letters_expired,
+            damaged: self.damaged + other.damaged,
+            failures: self.failures + other.failures,
+        }
+    }
+}
+
+impl SwapStore {
+    /// With this store in force.
+    pub fn new(store: SharedStore, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            gate: RwLock::new(Gate {
+                store,
+                counted: StoreCounters::default(),
+                held: None,
+            }),
+            clock,
+            is_swapping: AtomicBool::new(false),
+        }
+    }
+
+    /// The store in force.
+    pub fn current(&self) -> SharedStore {
+        Arc::clone(&self.gate.read().store)
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&dyn Store) -> Pending<T> + Send + 'static,
+    ) -> Pending<T> {
+        // Held during the call: one that comes before a pause is in the old store's line then.
+        let gate = self.gate.read();
+        let Some(held) = &gate.held else {
+            return call(&*gate.store);
+        };
+        let (tell, told) = oneshot::channel();
+        let mut held = held.lock();
+        if held.len() >= HELD {
+            return Pending::ready(Err(too_much_held()));
+        }
+        held.push(Box::new(move |store| {
+            // Whoever asked may have stopped waiting; the call happens all the same.
+            let _ = tell.send(call(store));
+        }));
+        Pending::waiting(async move {
+            match told.await {
+                Ok(answer) => answer.await,
+                Err(_) => Err(Error::new(
+                    ErrorKind::StoreUnavailable,
+                    "the store is closed",
+                )),
+            }
+        })
+    }
+
+    /// Makes `new` the store in force, with everything the old one holds. `commit` makes it known
+    /// when the copy is whole, before `new` leads: what it refuses does not happen. `place` says in
+    /// words where everything has moved to.
+    ///
+    /// # Errors
+    /// `store_unsupported` if either store cannot do that, `store_unavailable` if a change is under
+    /// way already or more comes than can be copied, and what the stores say. The old store leads
+    /// then as before, and the copy is dropped.
+    pub async fn swap_to(
+        &self,
+        new: SharedStore,
+        replace: bool,
+        place: &str,
+        commit: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<Copied> {
+        if self.is_swapping.swap(true, Ordering::AcqRel) {
+            let why = "the store is being changed already";
+            return Err(Error::new(ErrorKind::StoreUnavailable, why));
+        }
+        let _swapping = Swapping(&self.is_swapping);
+        let old = self.current();
+        let begun = async {
+            new.probe().await?;
+            new.begin_import(replace).await
+        };
+        let copied = match begun.await {
+            Ok(()) => {
+                let copied = self.copy(&old, &new, commit).await;
+                if copied.is_err() {
+                    // Nothing of it is ever opened; whether it is gone is told by its mark.
+                    let _ = new.begin_import(false).await;
+                }
+                copied
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = copied {
+            let _ = new.close().await;
+            return Err(error);
+        }
+        if let Err(error) = old.moved(place).await {
+            tracing::warn!(%error, "the old store does not know that its messages have moved");
+        }
+        if let Err(error) = old.close().await {
+            tracing::warn!(%error, "closing the old store");
+        }
+        copied
+    }
+
+    async fn copy(
+        &self,
+        old: &SharedStore,
+        new: &SharedStore,
+        commit: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<Copied> {
+        let mut copied = Copied::default();
+        let mut cursor = None;
+        let (mut best, mut since) = (u64::MAX, self.clock.elapsed());
+        let (mut little, mut pauses) = (LITTLE, 0);
+        loop {
+            let left = page(old, new, &mut cursor, &mut copied).await?;
+            if left < best {
+                (best, since) = (left, self.clock.elapsed());
+            } else if self.clock.elapsed() >= since + STUCK {
+                let why = "more comes than can be copied; try it when there is less to do";
+                return Err(Error::new(ErrorKind::StoreUnavailable, why));
+            }
+            if left >= little {
+                continue;
+            }
+            let began = self.clock.elapsed();
+            let pause = self.hold();
+            if self
+                .catch_up(old, new, &mut cursor, &mut copied, began)
+                .await?
+            {
+                new.end_import().await?;
+                copied.queues = new.queues().await?.len() as u64;
+                commit()?;
+                self.flip(Arc::clone(new));
+                drop(pause);
+                copied.pause = self.clock.elapsed().saturating_sub(began);
+                return Ok(copied);
+            }
+            drop(pause);
+            (little, pauses, best) = (little / 4, pauses + 1, u64::MAX);
+            if pauses == PAUSES {
+                let why = "the last changes could not be copied in a second";
+                return Err(Error::new(ErrorKind::StoreTimeout, why));
+            }
+        }
+    }
+
+    /// Copies what is left; whether that was done in the time of a pause.
+    async fn catch_up(
+        &self,
+        old: &SharedStore,
+        new: &SharedStore,
+        cursor: &mut Option<ExportCursor>,
+        copied: &mut Copied,
+        began: Duration,
+    ) -> Result<bool> {
+        loop {
+            if page(old, new, cursor, copied).await? == 0 {
+                return Ok(true);
+            }
+            if self.clock.elapsed() >= began + PAUSE {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Holds calls back from now on.
+    fn hold(&self) -> Pause<'_> {
+        self.gate.write().held.get_or_insert_default();
+        Pause(self)
+    }
+
+    fn flip(&self, new: SharedStore) {
+        let mut gate = self.gate.write();
+        let old = std::mem::replace(&mut gate.store, new);
+        gate.counted = gate.counted.plus(old.counters());
+    }
+}
+
+/// Copies one page; about how many rows are left.
+async fn page(
+    old: &SharedStore,
+    new: &SharedStore,
+    cursor: &mut Option<ExportCursor>,
+    copied: &mut Copied,
+) -> Result<u64> {
+    let page = old.export(cursor.clone(), PAGE).await?;
+    *cursor = Some(page.next);
+    for record in &page.records {
+        match record {
+            Record::Entry(_) | Record::Exception(_) | Record::Delayed(_) => copied.messages += 1,
+            Record::Letter(_) => copied.dead_letters += 1,
+            _ => {}
+        }
+    }
+    new.import(page.records).await?;
+    Ok(page.left)
+}
+
+impl std::fmt::Debug for SwapStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SwapStore").finish_non_exhaustive()
+    }
+}
+
+impl Store for SwapStore {
+    fn durability(&self) -> Durability {
+        self.current().durability()
+    }
+
+    fn queues(&self) -> Pending<Vec<QueueRecord>> {
+        self.call(|store| store.queues())
+    }
+
+    fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord> {
+        self.call(move |store| store.open(spec, now))
+    }
+
+    fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()> {
+        self.call(move |store| store.touch(queue, now))
+    }
+
+    fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64> {
+        self.call(move |store| store.forget(queue, purge))
+    }
+
+    fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>> {
+        self.call(move |store| store.append(batch))
+    }
+
+    fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page> {
+        self.call(move |store| store.page(queue, after, limit, now))
+    }
+
+    fn due(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Due> {
+        self.call(move |store| store.due(queue, limit, now))
+    }
+
+    fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()> {
+        self.call(move |store| store.update(queue, change, now))
+    }
+
+    fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
+        self.call(move |store| store.left_over(queue))
+    }
+
+    fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
+        self.call(move |store| store.settle(queue, seqs))
+    }
+
+    fn depth(&self, queue: QueueId) -> Pending<Depth> {
+        self.call(move |store| store.depth(queue))
+    }
+
+    fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
+        let realm = realm.clone();
+        self.call(move |store| store.realm_depth(&realm))
+    }
+
+    fn browse(&self, queue: QueueId, after: Seq, limit: PageLimit) -> Pending<Vec<Entry>> {
+        self.call(move |store| store.browse(queue, after, limit))
+    }
+
+    fn purge_queue(&self, queue: QueueId) -> Pending<u64> {
+        self.call(move |store| store.purge_queue(queue))
+    }
+
+    fn purge_realm(&self, realm: &RealmId) -> Pending<u64> {
+        let realm = realm.clone();
+        self.call(move |store| store.purge_realm(&realm))
+    }
+
+    fn rename_realm(&self, from: &RealmId, to: &RealmId) -> Pending<()> {
+        let (from, to) = (from.clone(), to.clone());
+        self.call(move |store| store.rename_realm(&from, &to))
+    }
+
+    fn delayed(&self, limit: usize, now: Timestamp) -> Pending<(Vec<Delayed>, Option<Timestamp>)> {
+        self.call(move |store| store.delayed(limit, now))
+    }
+
+    fn drop_delayed(&self, ids: Vec<MessageId>) -> Pending<()> {
+        self.call(move |store| store.drop_delayed(ids))
+    }
+
+    fn dead_letters(
+        &self,
+        realm: &RealmId,
+        after: Option<DeadLetterId>,
+        limit: usize,
+    ) -> Pending<Vec<DeadLetter>> {
+        let realm = realm.clone();
+        self.call(move |store| store.dead_letters(&realm, after, limit))
+    }
+
+    fn revive(&self, realm: &RealmId, id: DeadLetterId, now: Timestamp) -> Pending<QueueId> {
+        let realm = realm.clone();
+        self.call(move |store| store.revive(&realm, id, now))
+    }
+
+    fn discard(&self, realm: &RealmId, id: DeadLetterId) -> Pending<()> {
+        let realm = realm.clone();
+        self.call(move |store| store.discard(&realm, id))
+    }
+
+    fn purge_dead_letters(&self, realm: &RealmId) -> Pending<u64> {
+        let realm = realm.clone();
+        self.call(move |store| store.purge_dead_letters(&realm))
+    }
+
+    fn probe(&self) -> Pending<()> {
+        self.call(|store| store.probe())
+    }
+
+    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
+        self.call(move |store| store.maintain(budget, now))
+    }
+
+    fn counters(&self) -> StoreCounters {
+        let gate = self.gate.read();
+        gate.counted.plus(gate.store.counters())
+    }
+
+    fn health(&self) -> StoreHealth {
+        self.current().health()
+    }
+
+    fn gaps(&self) -> Vec<Gap> {
+        self.current().gaps()
+    }
+
+    fn known(&self, item: &Append) -> Option<Appended> {
+        self.gate.read().store.known(item)
+    }
+
+    fn backup(&self, path: PathBuf) -> Pending<()> {
+        self.call(move |store| store.backup(path))
+    }
+
+    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
+        self.call(move |store| store.export(after, limit))
+    }
+
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        self.call(move |store| store.begin_import(replace))
+    }
+
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        self.call(move |store| store.import(records))
+    }
+
+    fn end_import(&self) -> Pending<()> {
+        self.call(|store| store.end_import())
+    }
+
+    fn moved(&self, to: &str) -> Pending<()> {
+        let to = to.to_owned();
+        self.call(move |store| store.moved(&to))
+    }
+
+    fn close(&self) -> Pending<()> {
+        self.call(|store| store.close())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -55,12 +55,15 @@ fn client(server: &Server) -> Client {
 }
 
 async fn until(what: impl Fn() -> bool) {
-    soon(async {
+    let waiting = async {
         while !what() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-    })
-    .await;
+    };
+    // The stated size takes its time.
+    let patience = if is_long() { 900 } else { 60 };
+    let waited = tokio::time::timeout(patience * SECOND, waiting).await;
+    waited.expect("in time");
 }
 
 /// What waits in each queue.

@@ -223,7 +223,7 @@ impl SwapStore {
     ) -> Result<Copied> {
         let mut copied = Copied::default();
         let mut cursor = None;
-        let (mut best, mut since) = (u64::MAX, self.clock.elapsed());
+        let (mut best, mut since, mut last) = (u64::MAX, self.clock.elapsed(), u64::MAX);
         let (mut little, mut pauses) = (LITTLE, 0);
         loop {
             let left = page(old, new, &mut cursor, &mut copied).await?;
@@ -233,7 +233,9 @@ impl SwapStore {
                 let why = "more comes than can be copied; try it when there is less to do";
                 return Err(Error::new(ErrorKind::StoreUnavailable, why));
             }
-            if left >= little {
+            // The less is left, the shorter the pause: it waits while the copy still gains.
+            let is_gaining = left < std::mem::replace(&mut last, left);
+            if left >= little || (is_gaining && left > PAGE.entries as u64) {
                 continue;
             }
             let began = self.clock.elapsed();

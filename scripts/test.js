@@ -87,9 +87,21 @@ function testPackages() {
   must(...npm, 'ci', '--ignore-scripts', '--no-audit', '--no-fund');
 }
 
+/** What the tests run beside the broker. Root on Debian gets it installed, others are told. */
+function testTools() {
+  const isThere = (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined;
+  const missing = ['redis-server', 'strace'].filter((command) => !isThere(command));
+  if (missing.length === 0) return;
+  if (process.getuid?.() !== 0 || !isThere('apt-get')) throw new Error(`the tests need ${missing.join(' and ')}: please install`);
+  process.env.DEBIAN_FRONTEND = 'noninteractive';
+  must('apt-get', 'update', '-qq');
+  must('apt-get', 'install', '-y', '-qq', ...missing);
+}
+
 async function main() {
   if (flags.includes('--long')) process.env.RESTANTE_LONG = '1';
   testPackages();
+  testTools();
   must('cargo', 'build', '--locked', '--release', '-p', 'restante', '--bin', 'restante');
   // `cargo test` builds a newer one without optimisation, which the tests are not to find.
   process.env.RESTANTE_BIN ??= path.join(process.env.CARGO_TARGET_DIR ?? path.join(root, 'target'), 'release', 'restante');

@@ -24,6 +24,7 @@ mod member;
 mod ports;
 mod publish;
 mod queue;
+mod reach;
 mod realm;
 mod registry;
 mod remembered;
@@ -53,10 +54,10 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::model::{MessageId, RealmId};
-use crate::store::{DeadLetter, DeadLetterId, Pending, QueueId, QueueRecord, SharedStore, Store};
+use crate::model::RealmId;
+use crate::store::{DeadLetter, DeadLetterId, QueueId, QueueRecord, SharedStore, Store};
 use crate::{Error, ErrorKind, Result};
 
 use engine::{Engine, EngineConfig};
@@ -415,106 +416,9 @@ impl Broker {
     pub fn stop_idle_eviction(&self) {
         self.keeps_idle.store(true, Ordering::Relaxed);
     }
-}
 
-impl Broker {
     /// The store, for what is told of it.
     pub fn store(&self) -> &SharedStore {
         self.engine.store()
-    }
-}
-
-/// For the files of this room.
-impl Broker {
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.engine.clock
-    }
-
-    fn encode(&self) -> &Arc<dyn Encode> {
-        &self.engine.encode
-    }
-
-    fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
-    fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    fn monitor(&self) -> &Arc<Realm> {
-        &self.monitor
-    }
-
-    fn delayed_bell(&self) -> Arc<Notify> {
-        self.delayed_bell.clone()
-    }
-
-    fn evicts_idle(&self) -> bool {
-        !self.keeps_idle.load(Ordering::Relaxed)
-    }
-
-    fn is_closing(&self) -> bool {
-        self.is_closing.load(Ordering::Acquire)
-    }
-
-    fn left(&self) {
-        self.sessions.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn realms(&self) -> Vec<Arc<Realm>> {
-        self.realms.read().values().cloned().collect()
-    }
-
-    fn find_realm(&self, id: &RealmId) -> Option<Arc<Realm>> {
-        self.realms.read().get(id).cloned()
-    }
-
-    fn realm(&self, id: &RealmId) -> Arc<Realm> {
-        if let Some(realm) = self.find_realm(id) {
-            return realm;
-        }
-        let mut realms = self.realms.write();
-        realms
-            .entry(id.clone())
-            .or_insert_with(|| Arc::new(Realm::new(id.clone(), &self.metrics)))
-            .clone()
-    }
-
-    /// A session of our own that is in no table.
-    fn inner_member(&self, realm: &RealmId, outbox: Arc<dyn Outbox>) -> Arc<Member> {
-        Arc::new(Member::new(
-            SessionId(0),
-            "".into(),
-            outbox,
-            self.realm(realm),
-        ))
-    }
-
-    /// Ascending, also across restarts as long as the wall clock does not go back by more than it ran.
-    fn next_message(&self, now: Timestamp) -> MessageId {
-        let floor = now.0 << 20;
-        let next = |last: u64| Some(last.saturating_add(1).max(floor));
-        match self
-            .last_message
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
-        {
-            Ok(last) | Err(last) => MessageId(last.saturating_add(1).max(floor)),
-        }
-    }
-
-    /// A call to the store whose answer nobody waits for; a failure is logged.
-    fn in_background<T: Send + 'static>(&self, mut pending: Pending<T>, what: &'static str) {
-        let log = move |result: Result<T>| {
-            if let Err(error) = result {
-                tracing::warn!(%error, "the store could not {what}");
-            }
-        };
-        match pending.take_ready() {
-            Some(result) => log(result),
-            None => {
-                tokio::spawn(async move { log(pending.await) });
-            }
-        }
     }
 }

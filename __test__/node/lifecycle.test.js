@@ -133,7 +133,7 @@ test('Server: what is not there yet is refused, what is unknown warns, create() 
   new Server({ logger, pingIntervall: 5, perMessageDeflate: true, allowEIO3: true });
   assert.equal(warned.length, 3);
   assert.match(warned.join(), /pingIntervall/);
-  for (const options of [{ storage: 'redis' }, { auth: { enabled: true } }, { tls: { cert: 'x' } }, { cluster: { enabled: true } }]) {
+  for (const options of [{ storage: 'postgres' }, { auth: { enabled: true } }, { tls: { cert: 'x' } }, { cluster: { enabled: true } }]) {
     assert.throws(() => new Server(options), { code: 'unsupported' });
   }
   for (const options of [{ ack_timeout: 'soon' }, { ackTimeout: -1 }, { store_timeout: NaN }, { port: 70_000 }, { port: 'x' }, { max_queued: 'many' }, { overflow: 'explode' }, { dlq_ttl: {} }]) {
@@ -154,12 +154,12 @@ test('Storage: memory, and clear words about the others', async () => {
   assert.deepEqual({ ...sqlite.options }, { filename: 'x.db', busy_timeout: 50 });
   assert.equal((await restante.Storage.createStoreAsync(sqlite)).backend, 'sqlite');
   assert.throws(() => restante.Storage.createStore('sqlite', { synchronous: 'off' }), { code: 'bad_command' });
-  assert.throws(() => restante.Storage.createStore('custom'), { code: 'unsupported' });
+  assert.throws(() => restante.Storage.createStore('custom'), { code: 'config' });
   const redis = restante.Storage.createStore('redis', { url: ['redis://a:1', 'redis://b:2'], cluster: true });
   assert.ok(redis instanceof restante.Storage.RedisStore);
   assert.deepEqual({ ...redis.options }, { url: 'redis://a:1,redis://b:2', cluster: true });
   assert.equal((await restante.Storage.createStoreAsync(redis)).backend, 'redis');
-  await assert.rejects(restante.Storage.createStoreAsync('custom'), { code: 'unsupported' });
+  await assert.rejects(restante.Storage.createStoreAsync('custom'), { code: 'config' });
   const server = new Server({ storage: store, port: 0, host: '127.0.0.1' });
   await server.start();
   await server.stop();

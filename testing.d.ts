@@ -1,4 +1,4 @@
-import type { CustomStore } from '../index.js';
+import type { CustomStore } from './index.js';
 
 /**
  * Registers tests for `node:test` of what a store must do, alone and under a server. Optional

@@ -4,8 +4,8 @@
 const assert = require('node:assert/strict');
 const { test } = require('node:test');
 const { setTimeout: sleep } = require('node:timers/promises');
-const { Factory } = require('./factory');
-const { Server } = require('./server');
+const { Factory } = require('./lib/factory');
+const { Server } = require('./lib/server');
 
 let last = 0;
 

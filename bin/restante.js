@@ -7,12 +7,19 @@ const USAGE = `usage: restante serve [options]
 
   --port N        TCP port (RESTANTE_PORT, TYO_MQ_PORT, or 17352); 0 takes a free one
   --host H        address to listen on (RESTANTE_HOST, or all interfaces)
-  --storage NAME  where durable messages wait (RESTANTE_STORAGE): sqlite (default) or memory
+  --storage NAME  where durable messages wait (RESTANTE_STORAGE): sqlite (default), redis or memory
   --filename F    the file of sqlite (RESTANTE_FILENAME, or restante.sqlite)
   --synchronous S what confirmed messages survive (RESTANTE_SYNCHRONOUS): full (default), power
                   loss too; normal, the process being killed
+  --url U         where redis is (RESTANTE_REDIS_URL, or redis://127.0.0.1:6379)
   --options JSON  more options (RESTANTE_OPTIONS), as \`new Server(options)\` takes them
   --help  --version`;
+
+/** Flags and variables of each store. */
+const FLAGS = {
+  sqlite: { filename: 'RESTANTE_FILENAME', synchronous: 'RESTANTE_SYNCHRONOUS' },
+  redis: { url: 'RESTANTE_REDIS_URL' },
+};
 
 function settings() {
   const { values, positionals } = parseArgs({
@@ -23,6 +30,7 @@ function settings() {
       storage: { type: 'string' },
       filename: { type: 'string' },
       synchronous: { type: 'string' },
+      url: { type: 'string' },
       options: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
       version: { type: 'boolean', short: 'v' },
@@ -38,7 +46,7 @@ function settings() {
   const { store, storageOptions, ...rest } = more;
   const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
   const said = {};
-  for (const name of ['filename', 'synchronous']) said[name] = values[name] ?? env[`RESTANTE_${name.toUpperCase()}`];
+  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = values[name] ?? env[variable];
   const storage_options = { ...(more.storage_options ?? storageOptions), ...JSON.parse(JSON.stringify(said)) };
   return { options: { ...rest, port: port ?? more.port, host: host ?? more.host, storage, storage_options } };
 }

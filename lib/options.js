@@ -5,6 +5,11 @@ const { call, refused } = require('./errors');
 const native = require('./native');
 
 const flag = (value) => Boolean(value);
+/** For what may lose messages: nothing else is taken for a yes. */
+const sure = (value, name) => {
+  if (typeof value !== 'boolean') throw refused(`${name} must be true or false`);
+  return value;
+};
 const text = (value, name) => {
   if (typeof value !== 'string') throw refused(`${name} must be a string`);
   return value;
@@ -139,7 +144,7 @@ module.exports = {
   unsubscribeOptions: (given) => read(given, UNSUBSCRIBE),
   read,
   milliseconds,
-  kinds: { flag, text, span, count, one, same, group },
+  kinds: { flag, sure, text, span, count, one, same, group },
   /** By the name of their declaration. */
   readable: { SubscribeOptions: SUBSCRIBE, ProduceOptions: PRODUCE, NackOptions: NACK, CloseOptions: CLOSE, UnsubscribeOptions: UNSUBSCRIBE },
 };

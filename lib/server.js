@@ -11,7 +11,7 @@ const { CustomStore } = require('./custom_store');
 const { Storage, isStore, nameOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
-const PERSISTENCE = { storage: kinds.same, storage_options: kinds.same, force: kinds.flag };
+const PERSISTENCE = { storage: kinds.same, storage_options: kinds.same, force: kinds.sure };
 const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10_000) };
 
 class Server extends EventEmitter {
@@ -19,6 +19,7 @@ class Server extends EventEmitter {
   #store;
   #dataDir;
   #calls = null;
+  #giveUp = null;
   #port = null;
   #native = null;
   #starting = null;
@@ -56,8 +57,9 @@ class Server extends EventEmitter {
       });
       this.#port.wake();
       this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
-      if (this.#store !== null) this.#calls = await this.#store.attach(this.#native, this.#dataDir);
+      if (this.#store !== null) this.#calls = await this.#unlessStopped(this.#store.attach(this.#native, this.#dataDir));
       const listening = await this.#ask(native.startServer);
+      this.#tellStore(wish.storage);
       if (this.#store !== null) this.#tellGaps();
       this.port = listening.port;
       this.#tell('listening', listening);
@@ -66,6 +68,20 @@ class Server extends EventEmitter {
       this.#reset();
       throw error;
     }
+  }
+
+  /** A store of the user's own may never come. */
+  #unlessStopped(work) {
+    const stopped = new Promise((_, reject) => {
+      this.#giveUp = () => reject(new RestanteError({ code: 'shutting_down', message: 'the server was stopped before its store was there' }));
+    });
+    return Promise.race([work, stopped]);
+  }
+
+  /** What `restante.state.json` has chosen beats the options (P28). */
+  #tellStore(asked) {
+    const { storage } = this.getStats().store;
+    if (this.#store === null && storage !== asked) this.logger.warn?.(`restante: the store in force is ${storage}, as restante.state.json says, not ${asked}`);
   }
 
   /** What the store cannot hold of the promises is said once. */
@@ -99,7 +115,9 @@ class Server extends EventEmitter {
   async #stop(timeout) {
     try {
       // During a start: wait for it; a failed one has nothing to stop.
+      const patience = setTimeout(() => this.#giveUp?.(), timeout);
       await this.#starting?.catch(() => {});
+      clearTimeout(patience);
       if (this.#native === null) return;
       this.#port.ref(true);
       await this.#ask(native.stopServer, timeout);

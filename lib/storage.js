@@ -9,7 +9,7 @@ const SQLITE = {
   synchronous: kinds.one('full', 'normal'),
   default_ttl: kinds.span,
   busy_timeout: kinds.count(1, 2 ** 32 - 1),
-  force: kinds.flag,
+  force: kinds.sure,
 };
 
 const REDIS = {

@@ -9,7 +9,7 @@ const { test } = require('node:test');
 const { setTimeout: sleep } = require('node:timers/promises');
 const { Worker } = require('node:worker_threads');
 const restante = require('../..');
-const { child, startServer, until, inbox, within } = require('./helpers');
+const { child, startServer, until, inbox, quiet, within } = require('./helpers');
 
 /** The three methods, as most users begin. */
 class Shelf {
@@ -432,4 +432,11 @@ test('a server says what its store cannot hold', async (t) => {
   assert.deepEqual(gaps.map(({ promise }) => promise), ['P4', 'P7', 'P10', 'P16', 'P17', 'P28', 'P37']);
   assert.equal(said.length, gaps.length);
   assert.equal(level, 'process');
+});
+
+test('a store that never comes does not keep the server from stopping (P32)', async () => {
+  const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, storage: () => new Promise(() => {}) });
+  const starting = assert.rejects(server.start(), { code: 'shutting_down' });
+  await server.stop({ timeout: '100ms' });
+  await starting;
 });

@@ -6,7 +6,7 @@ const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const restante = require('../..');
-const { startServer, inbox } = require('./helpers');
+const { startServer, inbox, quiet } = require('./helpers');
 
 function folder(t) {
   const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-swap-'));
@@ -32,7 +32,9 @@ test('what waits moves to another store, and the next start goes on with that', 
   await producer.produce('paid', 4, { confirm: true });
   await first.server.stop();
 
-  const second = await startServer(t, { data_dir });
+  const warned = [];
+  const second = await startServer(t, { data_dir, logger: { ...quiet, warn: (text) => warned.push(text) } });
+  assert.match(warned.join('\n'), /store in force is sqlite, as restante\.state\.json says, not memory/);
   const back = await second.consumer('billing');
   const box = inbox();
   await back.subscribe('paid', box.handler, { durable: true, ack: true });
@@ -47,6 +49,7 @@ test('a change that cannot be is refused, and nothing changes', async (t) => {
   await assert.rejects(server.setPersistence({ storage: 'memory' }), { code: 'config', message: /force/ });
   await assert.rejects(server.setPersistence({ storage: 'redis' }), { code: 'store_unsupported' });
   await assert.rejects(server.setPersistence({}), { code: 'bad_command' });
+  for (const force of ['false', 'no', 1, {}]) await assert.rejects(server.setPersistence({ storage: 'memory', force }), { code: 'bad_command', message: /force/ });
   await assert.rejects(server.setPersistence({ storage: 'sqlite', storage_options: { filename } }), { code: 'store_locked' });
   assert.equal(server.getStats().store.storage, 'sqlite');
   assert.deepEqual(fs.readdirSync(data_dir).filter((name) => name.endsWith('.json')), []);

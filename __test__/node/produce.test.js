@@ -23,6 +23,17 @@ test('what JSON.stringify and JSON.parse keep is what arrives (P20)', async (t) 
   assert.deepEqual(Object.keys(messages()[19]), ['__proto__', 'constructor']);
 });
 
+test('a ttl of 0 reaches those online and is confirmed (P15)', async (t) => {
+  const { consumer, producer } = await startServer(t);
+  const [c, p] = [await consumer(), await producer()];
+  const { handler, grown, messages } = inbox();
+  await c.subscribe(p.name, 'e', handler, { durable: true, ack: true });
+  assert.equal((await p.produce('e', 1, { confirm: true, ttl: 0 })).delivered, 1);
+  p.produce('e', 2, { guaranteed: true, lifespan: 0 });
+  await grown(2);
+  assert.deepEqual(messages(), [1, 2]);
+});
+
 test('bytes arrive equal, as Buffers, wherever they were', async (t) => {
   const { consumer, producer } = await startServer(t);
   const [c, p] = [await consumer(), await producer()];

@@ -73,13 +73,13 @@ fn main() -> ExitCode {
 
 fn run(serve: Serve) -> Result<()> {
     let config = configure(&serve)?;
-    let storage = config.storage.name();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
     runtime.block_on(async {
         let server = Server::start(config).await?;
+        let (storage, _) = server.storage();
         tracing::info!(storage, "listening on {}", server.local_addr());
         signal().await;
         tracing::info!("stopping; a second signal stops at once");

@@ -216,8 +216,9 @@ impl Times {
         }
         let overdue = waited.saturating_sub(self.delay.unwrap_or_default());
         let left = |span: Option<Duration>| match span {
+            // Zero is no time: it goes to those who are online when it comes (P15).
+            None | Some(Duration::ZERO) => Some(span),
             Some(span) => span.checked_sub(overdue).map(Some),
-            None => Some(None),
         };
         let lifespan = left(self.lifespan);
         Some(Self {
@@ -234,7 +235,8 @@ impl Times {
 
     /// When a message of `called` expires, if it says.
     pub(super) fn expiry(self, called: Elapsed) -> Option<Elapsed> {
-        let ttl = self.ttl.or(self.lifespan).filter(|_| !self.held)?;
+        let ttl = self.ttl.or(self.lifespan);
+        let ttl = ttl.filter(|ttl| !self.held && !ttl.is_zero())?;
         Some(
             called
                 .saturating_add(self.delay.unwrap_or_default())

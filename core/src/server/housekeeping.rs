@@ -53,10 +53,12 @@ impl Housekeeping {
         &self,
         task: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        self.handle
-            .spawn(task)
-            .await
-            .unwrap_or_else(|error| Err(failed(error)))
+        self.handle.spawn(task).await.unwrap_or_else(|error| {
+            Err(match error.is_cancelled() {
+                true => Error::new(ErrorKind::ShuttingDown, "the server has stopped"),
+                false => failed(error),
+            })
+        })
     }
 
     /// Ends the thread and waits for that: it has nothing to do that could take long.

@@ -115,7 +115,8 @@ fn a_ttl_counts_from_the_call_or_from_when_it_is_due() {
         None
     );
     let online_only = times(Some(Duration::ZERO), None, None);
-    assert_eq!(online_only.after(Duration::ZERO), Some(online_only));
+    assert_eq!(online_only.after(millis(10)), Some(online_only));
+    assert_eq!(online_only.expiry(millis(50)), None);
     assert_eq!(Times::default().expiry(millis(1)), None);
     let held = Times::of(&Produce {
         ttl: Some(millis(1)),

@@ -159,9 +159,12 @@ async fn moves_under_load(from: Storage, to: Storage, force: bool, queued: usize
     until(|| are_seen(&seen, &confirmed)).await;
     let repeats: u64 = seen.lock().values().map(|seen| seen.repeats).sum();
     assert_eq!(repeats, 0, "nothing came twice");
-    while waiting(&server).await != [0] {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let settled = async {
+        while waiting(&server).await != [0] {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    soon(settled).await;
     soon(back.connection().close(SECOND)).await.unwrap();
     soon(consuming).await.unwrap();
     server.close(10 * SECOND).await.unwrap();
@@ -335,5 +338,9 @@ async fn nothing_confirmed_is_lost_to_a_kill_while_the_store_changes() {
         others += 1;
     }
     assert!(others >= rounds, "{others} stores were left");
-    assert!(unmarked <= rounds, "{unmarked} are open to whoever asks");
+    // One kill before the rounds, one in each, one behind them; each cuts one copy at most.
+    assert!(
+        unmarked <= rounds + 2,
+        "{unmarked} are open to whoever asks"
+    );
 }

@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::model::{ConsumerName, GroupName, Key, Message, MessageId, RealmId, RetryPolicy};
 use crate::{Error, ErrorKind};
 
-pub use reports::{Gap, Maintained, StoreCounters, StoreHealth};
+pub use reports::{Gap, Holding, Maintained, StoreCounters, StoreHealth};
 
 /// Position of an entry in its log, from 1, in commit order, never reused.
 pub type Seq = u64;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::clock::Timestamp;
 use crate::{Error, ErrorKind};
 
-use super::super::types::{StoreCounters, StoreHealth};
+use super::super::types::{Holding, StoreCounters, StoreHealth};
 use super::open::beside;
 
 /// A log of the database beyond this says that somebody reads for too long.
@@ -37,6 +37,7 @@ pub(super) struct Shared {
     identity: Mutex<Option<(u64, u64)>>,
     file: AtomicU64,
     log: AtomicU64,
+    pub(super) holding: Mutex<Holding>,
     state: Mutex<State>,
 }
 
@@ -63,6 +64,7 @@ impl Shared {
             identity: Mutex::default(),
             file: AtomicU64::new(0),
             log: AtomicU64::new(0),
+            holding: Mutex::default(),
             state: Mutex::default(),
         }
     }
@@ -148,6 +150,7 @@ impl Shared {
             figures.push(("wal_bytes", log));
         }
         StoreHealth {
+            holding: Some(*self.holding.lock()),
             is_degraded: state.trouble.is_some() || state.is_corrupt || state.is_lost,
             last_error: state.last_error.clone(),
             warnings,

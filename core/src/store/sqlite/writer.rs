@@ -101,6 +101,7 @@ impl Writer {
 
     /// Works until the line is closed and empty.
     pub(super) fn run(mut self) {
+        self.tell_holding();
         while let Some(batch) = self.line.take() {
             self.do_batch(batch);
             while self.line.is_empty() && self.has_trash() && self.do_trash() {}
@@ -112,6 +113,12 @@ impl Writer {
             if let Err(error) = moved.and_then(|()| conn.close().map_err(|(_, error)| error)) {
                 tracing::warn!(%error, "closing the database");
             }
+        }
+    }
+
+    fn tell_holding(&self) {
+        if let Some(core) = &self.core {
+            *self.shared.holding.lock() = core.state.holding();
         }
     }
 
@@ -141,11 +148,10 @@ impl Writer {
         if has_upkeep {
             self.look_after();
         }
-        let batch = self.turn_away(batch);
+        let mut batch = self.turn_away(batch);
         if batch.is_empty() {
             return;
         }
-        let mut batch = batch;
         match self.attempt(&mut batch) {
             Outcome::Committed => answer(batch, None),
             Outcome::Refused(error) => {
@@ -232,7 +238,7 @@ impl Writer {
         let only_reads = batch.iter().all(|task| task.nature() == Nature::Read);
         let has_grown = batch.iter().any(|task| task.nature() == Nature::Grow);
         let outcome = self.transact(!only_reads, |core| {
-            for task in batch {
+            for task in batch.iter_mut() {
                 task.run(core);
                 if let Some(error) = core.db.take_failure() {
                     return Err(error);
@@ -242,6 +248,9 @@ impl Writer {
         });
         if matches!(outcome, Outcome::Committed) && !only_reads {
             self.shared.is_well(has_grown);
+            if batch.iter().any(|task| task.nature() == Nature::Upkeep) {
+                self.tell_holding();
+            }
         }
         outcome
     }

@@ -19,6 +19,7 @@ mod failure;
 mod health;
 mod keep;
 mod line;
+mod lock;
 mod open;
 mod options;
 mod read;

@@ -40,6 +40,8 @@ async fn a_full_database_refuses_messages_and_takes_acks() {
     calls.0.await.unwrap();
     assert_eq!(calls.1.await.unwrap_err().kind(), ErrorKind::StoreFull);
     assert_eq!(calls.2.await.unwrap(), [Settled::Now]);
+    let back = Store::open(&store, spec("a"), START).await.unwrap();
+    assert_eq!(back.depth, confirmed - 11, "who comes back can drain it");
     assert_eq!(
         store.waiting(queue.queue).await,
         (12..=confirmed).collect::<Vec<_>>()

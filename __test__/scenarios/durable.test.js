@@ -1,7 +1,7 @@
 // Scenarios 45 to 51: what waits, in which order, for how long; delayed and repeated messages.
 'use strict';
 const assert = require('node:assert/strict');
-const { Client, consumer, pair, producer, unique } = require('../helpers/client');
+const { Client, consumer, pair, producer, unique, until } = require('../helpers/client');
 const { scenario, onEachStore, sleep } = require('../helpers/scenario');
 
 onEachStore((server) => {
@@ -21,8 +21,9 @@ onEachStore((server) => {
     await back.confirmed();
     await back.leave();
     const third = await again();
-    assert.equal(third.subscribed.queued, 0);
     assert.ok(await third.quiet(name));
+    await third.leave();
+    assert.equal((await again()).subscribed.queued, 0);
   });
 
   const ALIASES = [
@@ -38,7 +39,9 @@ onEachStore((server) => {
     const { p, c, again, name } = await pair(server);
     await c.leave();
     assert.equal((await p.produce('e', 'plain')).queued, 0);
-    for (const alias of ALIASES) assert.equal((await p.produce('e', alias, alias)).queued, 1, JSON.stringify(alias));
+    // The store remembers a plain subscription a moment after its answer (P4).
+    await until(async () => (await p.produce('e', ALIASES[0], ALIASES[0])).queued === 1, 'a queue');
+    for (const alias of ALIASES.slice(1)) assert.equal((await p.produce('e', alias, alias)).queued, 1, JSON.stringify(alias));
     const back = await again();
     const got = await back.take(name, ALIASES.length);
     assert.deepEqual(

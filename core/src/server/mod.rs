@@ -49,6 +49,7 @@ pub struct Server {
     /// The store in force; `None`: one made elsewhere.
     storage: parking_lot::Mutex<Option<Storage>>,
     state: StateFile,
+    warnings: Vec<String>,
     bounds: Bounds,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -66,7 +67,7 @@ impl Server {
     /// [`SqliteStore::open`](crate::store::SqliteStore::open).
     pub async fn start(mut config: ServerConfig) -> Result<Self> {
         let state = StateFile::of(&config);
-        state.apply(&mut config)?;
+        let warnings = state.apply(&mut config)?.into_iter().collect();
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
@@ -103,6 +104,7 @@ impl Server {
                 None => Some(config.storage),
             }),
             state,
+            warnings,
             bounds: config.bounds,
             clock,
             metrics,
@@ -164,6 +166,17 @@ impl Server {
     /// How the store is doing (P27).
     pub fn store_health(&self) -> StoreHealth {
         self.store.health()
+    }
+
+    /// How long ago the oldest message that waits was produced, as far as they have been counted.
+    pub fn oldest_waiting(&self) -> Option<Duration> {
+        let oldest = self.store.health().holding?.oldest?;
+        Some(self.clock.now().since(oldest))
+    }
+
+    /// What an operator should know of how it started, one sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The name of the store in force, and what its yes survives (P1).

@@ -75,8 +75,19 @@ impl Storage {
         }
     }
 
+    /// In words, with what its yes depends on.
+    fn told(&self) -> String {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) if options.synchronous == Synchronous::Normal => {
+                format!("{} (synchronous: normal)", self.place())
+            }
+            _ => self.place(),
+        }
+    }
+
     /// As the store that leads.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &self,
         bounds: Bounds,
         timeout: Duration,
@@ -99,7 +110,7 @@ impl Storage {
     }
 
     /// As a store that is to take in another one.
-    pub(super) async fn open_target(
+    pub(crate) async fn open_target(
         &self,
         bounds: Bounds,
         clock: &Arc<dyn Clock>,
@@ -232,22 +243,25 @@ impl StateFile {
         written.map_err(|error: std::io::Error| self.failed("cannot be written", error))
     }
 
-    /// Lets what was chosen last stand in the place of what is configured.
-    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<()> {
+    /// Lets what was chosen last stand in the place of what is configured; what to say of that.
+    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<Option<String>> {
         let Some((wish, left)) = self.read()? else {
-            return Ok(());
+            return Ok(None);
         };
         let configured = match &config.store {
             Some(_) => "a store of its own".to_owned(),
-            None => config.storage.place(),
+            None => config.storage.told(),
         };
-        let chosen = wish.storage.place();
-        if configured != chosen {
-            tracing::warn!(
-                "the store is {chosen}, as set while the server ran, and not {configured}, as \
+        let (chosen, told) = (wish.storage.place(), wish.storage.told());
+        let warning = (configured != told).then(|| {
+            format!(
+                "the store is {told}, as set while the server ran, and not {configured}, as \
                  configured; {} says so",
                 self.0.display()
-            );
+            )
+        });
+        if let Some(warning) = &warning {
+            tracing::warn!("{warning}");
         }
         #[cfg(feature = "sqlite")]
         if let Some(left) = left {
@@ -263,6 +277,6 @@ impl StateFile {
         if let Some(ttl) = wish.default_ttl {
             config.broker.default_ttl = ttl;
         }
-        Ok(())
+        Ok(warning)
     }
 }

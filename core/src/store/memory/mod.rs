@@ -24,7 +24,7 @@ use super::state::State;
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
-    StoreCounters,
+    StoreCounters, StoreHealth,
 };
 use super::{Pending, Store, not_empty};
 use keep::MemoryKeep;
@@ -192,6 +192,13 @@ impl Store for MemoryStore {
 
     fn counters(&self) -> StoreCounters {
         self.state.lock().counters
+    }
+
+    fn health(&self) -> StoreHealth {
+        StoreHealth {
+            holding: Some(self.state.lock().holding()),
+            ..StoreHealth::default()
+        }
     }
 
     fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {

@@ -411,7 +411,11 @@ impl Store for RedisStore {
     }
 
     fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
-        self.spawn(move |lanes| async move { lanes.maintain(budget, now).await })
+        self.spawn(move |lanes| async move {
+            let done = lanes.maintain(budget, now).await?;
+            lanes.sample().await;
+            Ok(done)
+        })
     }
 
     fn counters(&self) -> StoreCounters {
@@ -421,6 +425,7 @@ impl Store for RedisStore {
     fn health(&self) -> StoreHealth {
         let going = self.hub().state.lock().clone();
         StoreHealth {
+            holding: going.holding,
             is_degraded: going.is_away || going.is_full,
             last_error: going.last_error,
             warnings: going.warnings,

@@ -13,6 +13,7 @@ mod lanes;
 mod link;
 mod names;
 mod options;
+mod sample;
 mod script;
 mod start;
 mod thread;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::clock::Timestamp;
 use crate::{Error, ErrorKind, Result};
 
-use super::super::types::{StoreCounters, StoreHealth};
+use super::super::types::{Holding, StoreCounters, StoreHealth};
 use super::open::{beside, identity};
 
 const REMOVED: &str = "the database file was removed or replaced while in use";
@@ -48,6 +48,7 @@ pub(super) struct Shared {
     opened: Mutex<Files>,
     file: AtomicU64,
     log: AtomicU64,
+    pub(super) holding: Mutex<Holding>,
     state: Mutex<State>,
 }
 
@@ -63,6 +64,7 @@ impl Shared {
             opened: Mutex::default(),
             file: AtomicU64::new(0),
             log: AtomicU64::new(0),
+            holding: Mutex::default(),
             state: Mutex::default(),
         }
     }
@@ -180,6 +182,7 @@ impl Shared {
             figures.push(("wal_bytes", log));
         }
         StoreHealth {
+            holding: Some(*self.holding.lock()),
             is_degraded: state.trouble.is_some() || state.is_corrupt || state.lost.is_some(),
             last_error: state.last_error.clone(),
             warnings,

@@ -10,6 +10,7 @@
 mod backup;
 mod ballast;
 mod books;
+mod check;
 mod codec;
 mod copies;
 mod core;
@@ -115,6 +116,10 @@ impl SqliteStore {
         bounds: Bounds,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
+        if let Some(path) = &options.path {
+            let refused = |why| open::refused(ErrorKind::Config, path, why);
+            open::check_name(path).map_err(refused)?;
+        }
         options.path = options.path.map(open::one_name);
         let line = Arc::new(Line::default());
         let shared = Arc::new(Shared::new(options.path.clone()));

@@ -68,6 +68,23 @@ pub(super) fn identity(found: &Metadata) -> (u64, u64) {
     }
 }
 
+/// Refuses what is no name of a file, in words.
+pub(super) fn check_name(path: &Path) -> Result<(), &'static str> {
+    let name = path.as_os_str().as_encoded_bytes();
+    if name.is_empty() {
+        Err("its name is empty")
+    } else if name.contains(&0) {
+        Err("its name holds a NUL")
+    } else if name
+        .get(..5)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"file:"))
+    {
+        Err("its name must be a path, not an address")
+    } else {
+        Ok(())
+    }
+}
+
 /// Looks at the place before anything is made or opened there.
 ///
 /// # Errors
@@ -108,7 +125,7 @@ pub(super) fn connect(options: &SqliteOptions) -> rusqlite::Result<Connection> {
 }
 
 /// Whether the file is ours, empty, or nothing for us; changes nothing. Answers whether it has our tables.
-fn check_content(conn: &Connection, path: &Path) -> Result<bool> {
+pub(super) fn check_content(conn: &Connection, path: &Path) -> Result<bool> {
     let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let asked = || -> rusqlite::Result<(i64, i64, i64)> {
         Ok((

@@ -113,6 +113,7 @@ impl Writer {
 
     /// Works until the line is closed and empty.
     pub(super) fn run(mut self) {
+        self.tell_holding();
         while let Some(batch) = self.line.take() {
             self.do_batch(batch);
             while self.line.is_empty() && self.has_trash() && self.do_trash() {}
@@ -124,6 +125,12 @@ impl Writer {
             if let Err(error) = moved.and_then(|()| conn.close().map_err(|(_, error)| error)) {
                 tracing::warn!(%error, "closing the database");
             }
+        }
+    }
+
+    fn tell_holding(&self) {
+        if let Some(core) = &self.core {
+            *self.shared.holding.lock() = core.state.holding();
         }
     }
 
@@ -153,11 +160,10 @@ impl Writer {
         if has_upkeep {
             self.look_after();
         }
-        let batch = self.turn_away(batch);
+        let mut batch = self.turn_away(batch);
         if batch.is_empty() {
             return;
         }
-        let mut batch = batch;
         match self.attempt(&mut batch) {
             Outcome::Committed => answer(batch, None),
             Outcome::Refused(error) => {
@@ -246,7 +252,7 @@ impl Writer {
         let only_reads = batch.iter().all(|task| task.nature() == Nature::Read);
         let (shared, now) = (Arc::clone(&self.shared), self.clock.now());
         let outcome = self.transact(!only_reads, |core| {
-            for task in batch {
+            for task in batch.iter_mut() {
                 task.run(core);
                 core.check()?;
             }
@@ -261,6 +267,9 @@ impl Writer {
                 return Outcome::Refused(error);
             }
             self.shared.is_well(has_grown);
+            if batch.iter().any(|task| task.nature() == Nature::Upkeep) {
+                self.tell_holding();
+            }
         }
         outcome
     }
@@ -399,10 +408,11 @@ impl Writer {
         };
         let changes = core.db.conn().total_changes();
         let is_idle = std::mem::replace(&mut self.changes, changes) == changes;
-        if is_idle && self.shared.log_bytes() > 0 {
-            if let Err(error) = core.db.conn().query_row(EMPTY_LOG, [], |_| Ok(())) {
-                tracing::debug!(%error, "the log of the database stays as it is");
-            }
+        if is_idle
+            && self.shared.log_bytes() > 0
+            && let Err(error) = core.db.conn().query_row(EMPTY_LOG, [], |_| Ok(()))
+        {
+            tracing::debug!(%error, "the log of the database stays as it is");
         }
     }
 }

@@ -237,3 +237,62 @@ async fn a_backup_is_whole_and_takes_nobodys_place() {
     );
     assert_eq!(store.waiting(queue.queue).await.len(), 21);
 }
+
+#[tokio::test]
+async fn a_backup_leaves_what_others_have_beside_it() {
+    let house = House::new();
+    let store = house.open().await;
+    store.filled("a", 20, 500).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let copy = folder.path().join("copy.sqlite");
+    let theirs = folder.path().join("copy.sqlite.part");
+    fs::write(&theirs, "mine").unwrap();
+    store.backup(copy.clone()).await.unwrap();
+    assert_eq!(fs::read(&theirs).unwrap(), b"mine");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[tokio::test]
+async fn of_two_backups_to_one_path_one_is_refused_and_the_other_is_whole() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 200, 500).await;
+    let mut copy = House::new();
+    copy.options.path = Some(copy.folder.path().join("copy.sqlite"));
+    let (one, other) = (
+        store.backup(copy.path().into()),
+        store.backup(copy.path().into()),
+    );
+    let (one, other) = tokio::join!(one, other);
+    let errors: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(errors[0].kind(), ErrorKind::Config);
+    assert!(
+        errors[0].message().contains("of that name"),
+        "{}",
+        errors[0]
+    );
+    assert_eq!(copy.files(), ["copy.sqlite"]);
+    let opened = copy.open().await;
+    assert_eq!(opened.waiting(queue.queue).await.len(), 200);
+}
+
+#[tokio::test]
+async fn what_is_no_name_of_a_file_is_refused() {
+    let mut house = House::new();
+    let store = house.open().await;
+    for (name, reason) in [
+        ("file:copy.sqlite", "not an address"),
+        ("FILE:///tmp/copy.sqlite", "not an address"),
+        ("copy\0.sqlite", "NUL"),
+        ("", "empty"),
+    ] {
+        let error = store.backup(name.into()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{name:?}");
+        assert!(error.message().contains(reason), "{error}");
+        house.options.path = Some(name.into());
+        let error = house.try_open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{name:?}");
+        assert!(error.message().contains(reason), "{error}");
+    }
+}

@@ -6,6 +6,11 @@
 //! before it, and a disk that syncs a thousand times a second still takes tens of thousands of
 //! messages. Entries, bodies, exceptions and dead letters are rows; in memory there is a little per
 //! queue and log, nothing per message. Knows nothing of the broker.
+//!
+//! Reading has no connection of its own. What a queue has settled is known on the one thread only,
+//! so a page would wait in the line for that all the same, and what it would save is small: beside
+//! 256 appends of 128 B under way, four backlogs read without a pause, 90,000 entries a second, took
+//! the appends from 30,000 to 22,000 a second (two busy cores; `cargo bench --bench store`).
 
 mod backup;
 mod ballast;

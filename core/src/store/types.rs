@@ -74,8 +74,8 @@ pub struct QueueSettings {
     pub ack: bool,
     /// How long a session may take to ack.
     pub ack_timeout: Option<Duration>,
-    /// What happens after a failure.
-    pub retry: Option<RetryPolicy>,
+    /// What happens after a failure; `None`: the default. Boxed: few queues have one of their own.
+    pub retry: Option<Box<RetryPolicy>>,
     /// The name that attached last (awareness).
     pub consumer: Option<ConsumerName>,
     /// What the broker keeps of that consumer and of the others who subscribe by it. JSON text.
@@ -84,6 +84,13 @@ pub struct QueueSettings {
     pub group: Option<GroupName>,
     /// Whose queue it is (P30); `None`: nobody's.
     pub owner: Option<Arc<str>>,
+}
+
+impl QueueSettings {
+    /// What happens after a failure.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        self.retry.as_deref().copied().unwrap_or_default()
+    }
 }
 
 /// A queue as the store has it.

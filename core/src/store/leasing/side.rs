@@ -112,7 +112,7 @@ fn settings_of(settings: &QueueSettings) -> Settings {
         durable: settings.durable,
         ack: settings.ack,
         ack_timeout_ms: settings.ack_timeout.map(millis),
-        retry: settings.retry.map(|retry| Retry {
+        retry: settings.retry.as_deref().map(|retry| Retry {
             max_attempts: retry.max_attempts(),
             delay_ms: millis(retry.first_delay()),
             exponential: retry.backoff() == Backoff::Exponential,
@@ -143,7 +143,7 @@ impl Settings {
             durable: self.durable,
             ack: self.ack,
             ack_timeout: self.ack_timeout_ms.map(Duration::from_millis),
-            retry: retry.transpose()?,
+            retry: retry.transpose()?.map(Box::new),
             consumer: self
                 .consumer
                 .map(|name| ConsumerName::parse(&name))

@@ -164,5 +164,9 @@ fn a_store_in_redis_is_looked_at_too() {
     assert_eq!(code, Some(0), "{why}");
     assert!(text.contains("0 messages (0 bytes)"), "{text}");
     let (code, text, why) = said(&run(&[&["check"], &which[..]].concat(), b""));
-    assert_eq!((code, &*text), (Some(0), "0 messages, no damage\n"), "{why}");
+    assert_eq!(
+        (code, &*text),
+        (Some(0), "0 messages, no damage\n"),
+        "{why}"
+    );
 }

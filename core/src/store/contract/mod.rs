@@ -85,6 +85,7 @@ macro_rules! store_contract {
             a_left_over_keeps_its_log_for_itself
             a_left_over_is_refused_to_another_owner
             a_left_over_is_settled_like_any_other_queue
+            a_left_over_is_settled_by_a_place_that_is_let_go
             a_left_over_ends_with_its_ttl
             forgetting_with_purge_leaves_nothing
             a_log_goes_with_its_last_queue

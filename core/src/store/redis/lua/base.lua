@@ -227,7 +227,9 @@ local function upto(L, Q, seq)
   if seq >= L.h then return number_upto(Q, L.h, L.g) end
   if #Q.sg == 1 and Q.sg[1][2] == 1 then return number_upto(Q, seq, 0) end
   local _, _, g = record(L, seq)
-  return g and number_upto(Q, seq, g) or 0
+  if g then return number_upto(Q, seq, g) end
+  -- What was let go behind the end of a queue is behind all that waits in it.
+  return Q.sh and seq >= Q.sh[2] and Q.sh[1] or 0
 end
 
 local function seq_of(L, Q, number)

@@ -17,9 +17,7 @@
 mod append;
 mod change;
 mod driver;
-mod exceptions;
 mod gaps;
-mod graves;
 mod health;
 mod line;
 mod load;
@@ -362,7 +360,9 @@ impl<S: SimpleStore> Store for Leasing<S> {
     ) -> Pending<Vec<DeadLetter>> {
         Pending::ready(self.shared.locked(|state| {
             let realm = state.realms.get(realm);
-            Ok(realm.map_or_else(Vec::new, |realm| realm.graves.list(after, limit)))
+            Ok(realm.map_or_else(Vec::new, |realm| {
+                realm.graves.after(after).take(limit).cloned().collect()
+            }))
         }))
     }
 

@@ -30,6 +30,8 @@ use super::{Pending, Store, not_empty};
 use keep::MemoryKeep;
 
 pub(super) use delays::Delays;
+pub(super) use exceptions::{Exceptions, Row};
+pub(super) use graves::Graves;
 pub(super) use uids::MemoryUids;
 
 /// A [`Store`] in memory.
@@ -161,7 +163,10 @@ impl Store for MemoryStore {
         self.call(|state| {
             let id = state.realms.get(realm).map(|realm| realm.id);
             let graves = id.and_then(|id| state.keep.graves(id));
-            Ok(graves.map_or_else(Vec::new, |graves| graves.list(realm, after, limit)))
+            Ok(graves.map_or_else(Vec::new, |graves| {
+                let letters = graves.after(after).take(limit);
+                letters.map(|letter| letter.dead_letter(realm)).collect()
+            }))
         })
     }
 

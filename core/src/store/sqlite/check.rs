@@ -10,7 +10,8 @@ use crate::model::{Key, Message, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::codec;
-use super::open::{Lock, check_content, check_name, check_place, one_name, refused, says};
+use super::lock::Lock;
+use super::open::{check_content, check_name, check_place, one_name, refused, says};
 use super::options::SqliteOptions;
 
 /// Findings of one kind that are told.

@@ -16,7 +16,8 @@ use super::super::state::State;
 use super::books::Written;
 use super::core::Core;
 use super::keep::Tables;
-use super::open::{Lock, refused, says};
+use super::lock::Lock;
+use super::open::{refused, says};
 
 /// What a database is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

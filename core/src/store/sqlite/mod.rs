@@ -20,6 +20,7 @@ mod failure;
 mod health;
 mod keep;
 mod line;
+mod lock;
 mod open;
 mod options;
 mod read;
@@ -190,7 +191,10 @@ impl Store for SqliteStore {
     }
 
     fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord> {
-        self.call(Nature::Grow, move |core| core.state.open(spec.clone(), now))
+        // Not as one that grows: who comes back while the disk is full is to drain it.
+        self.call(Nature::Write, move |core| {
+            core.state.open(spec.clone(), now)
+        })
     }
 
     fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()> {

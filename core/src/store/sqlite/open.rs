@@ -1,10 +1,9 @@
-//! Opening a database: the lock, what may stand there, its settings, its version.
+//! Opening a database: what may stand there, its settings, its version.
 //!
 //! A start that is refused has changed nothing (P27): everything is looked at before anything is
 //! written, and nothing is ever put in the place of a file that is there.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,51 +54,17 @@ pub(super) fn refused(kind: ErrorKind, path: &Path, why: impl std::fmt::Display)
     Error::new(kind, format!("the database {path} cannot be used: {why}"))
 }
 
-/// Held while the store is open; the system takes it back whatever ends the process.
-#[derive(Debug)]
-pub(super) struct Lock {
-    _file: File,
-}
-
-impl Lock {
-    /// # Errors
-    /// `store_locked` if another broker has it, `config` if the file cannot be made.
-    pub(super) fn take(database: &Path) -> Result<Self> {
-        let path = beside(database, ".lock");
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
-        let cannot = |error: std::io::Error| {
-            let why = format!(
-                "its lock file {} cannot be opened ({error})",
-                path.display()
-            );
-            refused(ErrorKind::Config, database, why)
-        };
-        let mut file = opened.map_err(cannot)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // Whoever holds it has written who it is; if not, the refusal stands without it.
-                let _ = file.read_to_string(&mut holder);
-                let why = format!("the process {} uses it", holder.trim());
-                return Err(refused(ErrorKind::StoreLocked, database, why));
-            }
-            Err(TryLockError::Error(error)) => return Err(cannot(error)),
-        }
-        let written = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
-        if let Err(error) = written {
-            // The lock holds all the same; a full disk must not keep the store shut.
-            tracing::debug!(%error, "the lock file does not say who holds it");
-        }
-        Ok(Self { _file: file })
+/// Which file this is, where the system can tell.
+pub(super) fn identity(found: &Metadata) -> (u64, u64) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        (found.dev(), found.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = found;
+        (0, 0)
     }
 }
 
@@ -120,10 +85,10 @@ pub(super) fn check_name(path: &Path) -> Result<(), &'static str> {
     }
 }
 
-/// Looks at the place before anything is made there.
+/// Looks at the place before anything is made or opened there.
 ///
 /// # Errors
-/// `config` for a directory, a missing directory, a file that may not be written.
+/// `config` for a directory, a missing directory, a file that is read-only.
 pub(super) fn check_place(path: &Path) -> Result<()> {
     let folder = path
         .parent()
@@ -139,10 +104,7 @@ pub(super) fn check_place(path: &Path) -> Result<()> {
         Ok(found) if found.permissions().readonly() => {
             Err(refused(ErrorKind::Config, path, "it is read-only"))
         }
-        Ok(_) => match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(refused(ErrorKind::Config, path, error)),
-        },
+        Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(refused(ErrorKind::Config, path, error)),
     }
@@ -197,7 +159,7 @@ pub(super) fn says(path: &Path, error: &rusqlite::Error) -> Error {
     }
 }
 
-fn damaged(path: &Path, how: impl std::fmt::Display) -> Error {
+pub(super) fn damaged(path: &Path, how: impl std::fmt::Display) -> Error {
     let why = format!("it is damaged, or no database ({how}); bring back a backup");
     refused(ErrorKind::StoreCorrupt, path, why)
 }

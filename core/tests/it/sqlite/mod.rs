@@ -1,9 +1,10 @@
-//! The command with a SQLite store, from outside: killed, full, and what it does to the disk.
+//! The command with a SQLite store, from outside: killed, full, robbed of files, and what it does to the disk.
 
-mod crash;
+pub mod crash;
+mod files;
 mod full;
 mod load;
-mod process;
+pub mod process;
 mod swap;
 #[cfg(target_os = "linux")]
 mod sync;

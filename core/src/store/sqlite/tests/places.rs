@@ -103,6 +103,27 @@ async fn a_database_in_use_is_refused_and_named_until_it_is_free() {
     house.open().await.close().await.unwrap();
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_database_in_use_is_refused_though_its_lock_file_was_deleted() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 1, 10).await;
+    let lock = open::beside(house.path(), ".lock");
+    for second in 1..=2 {
+        fs::remove_file(&lock).unwrap();
+        let error = house.try_open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreLocked);
+        store.maintain(10, at(second)).await.unwrap();
+        let holder = std::process::id().to_string();
+        refused(&house, ErrorKind::StoreLocked, &holder).await;
+    }
+    store.put(queue.log, 2, 10).await.unwrap();
+    assert!(!store.health().is_degraded);
+    store.close().await.unwrap();
+    assert_eq!(house.open().await.waiting(queue.queue).await, [1, 2]);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_database_in_use_is_refused_under_another_name_too() {
@@ -123,6 +144,39 @@ async fn an_empty_file_becomes_a_database() {
     fs::write(house.path(), "").unwrap();
     let store = house.open().await;
     store.filled("a", 1, 10).await;
+}
+
+#[tokio::test]
+async fn an_empty_file_in_the_place_of_a_database_is_refused() {
+    let house = House::new();
+    house.open().await.close().await.unwrap();
+    fs::write(house.path(), "").unwrap();
+    refused(&house, ErrorKind::StoreCorrupt, "is empty and was not").await;
+}
+
+#[tokio::test]
+async fn in_the_place_of_a_database_that_was_deleted_a_new_one_begins_with_a_warning() {
+    let house = House::new();
+    house.open().await.close().await.unwrap();
+    fs::remove_file(house.path()).unwrap();
+    let store = house.open().await;
+    let warnings = store.health().warnings;
+    assert!(warnings[0].contains("gone"), "{warnings:?}");
+    store.filled("a", 1, 10).await;
+    store.close().await.unwrap();
+    assert_eq!(house.open().await.health().warnings, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_log_without_its_database_is_refused() {
+    let house = House::new();
+    let store = house.open().await;
+    store.filled("a", 5, 100).await;
+    let left = house.as_a_kill_leaves_it();
+    fs::write(left.path(), "").unwrap();
+    refused(&left, ErrorKind::StoreCorrupt, "its log").await;
+    fs::remove_file(left.path()).unwrap();
+    refused(&left, ErrorKind::StoreCorrupt, "its log").await;
 }
 
 #[tokio::test]

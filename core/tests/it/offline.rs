@@ -154,3 +154,19 @@ fn an_export_goes_through_a_pipe_into_another_store() {
     assert_eq!(code, Some(1));
     assert!(why.contains("holds messages already"), "{why}");
 }
+
+#[test]
+fn a_store_in_redis_is_looked_at_too() {
+    let redis = shared();
+    let url = redis.url();
+    let which = ["--storage", "redis", "--url", &url, "--prefix", "empty"];
+    let (code, text, why) = said(&run(&[&["stats"], &which[..]].concat(), b""));
+    assert_eq!(code, Some(0), "{why}");
+    assert!(text.contains("0 messages (0 bytes)"), "{text}");
+    let (code, text, why) = said(&run(&[&["check"], &which[..]].concat(), b""));
+    assert_eq!(
+        (code, &*text),
+        (Some(0), "0 messages, no damage\n"),
+        "{why}"
+    );
+}

@@ -1,9 +1,9 @@
 //! Which entries a queue takes, and what changing that does.
 
-use crate::store::LogId;
+use crate::store::{LogId, Settled};
 
 use super::Make;
-use super::rig::{Rig, done, low, plain, spec};
+use super::rig::{Rig, at, done, low, plain, spec};
 
 pub async fn a_plain_queue_takes_guaranteed_entries_only(make: Make<'_>) {
     let rig = Rig::new(make).await;
@@ -96,4 +96,22 @@ pub async fn a_plain_queue_does_not_keep_what_is_not_for_it(make: Make<'_>) {
     // It is at the end of its log although it never settled anything.
     rig.put(rig.guaranteed(), queue.log).await;
     assert_eq!(rig.waiting(queue.queue).await, [4]);
+}
+
+pub async fn what_came_while_a_queue_was_plain_is_never_its(make: Make<'_>) {
+    let rig = Rig::new(make).await;
+    rig.open(spec("keeper")).await;
+    let queue = rig.filled("a", 1).await;
+    rig.open(plain("a")).await;
+    for _ in 0..2 {
+        rig.put(rig.expiring(5), queue.log).await;
+    }
+    rig.open(spec("a")).await;
+    rig.put(rig.expiring(5), queue.log).await;
+    let settled = rig.store.settle(queue.queue, vec![2]).await.unwrap();
+    assert_ne!(settled, [Settled::Now]);
+    assert_eq!(rig.waiting(queue.queue).await, [1, 4]);
+    rig.maintain(at(10)).await;
+    assert_eq!(rig.depth(queue.queue).await, 1);
+    assert_eq!(rig.store.counters().expired, 4);
 }

@@ -85,6 +85,7 @@ macro_rules! store_contract {
             a_left_over_keeps_its_log_for_itself
             a_left_over_is_refused_to_another_owner
             a_left_over_is_settled_like_any_other_queue
+            a_left_over_is_settled_by_a_place_that_is_let_go
             a_left_over_ends_with_its_ttl
             forgetting_with_purge_leaves_nothing
             a_log_goes_with_its_last_queue
@@ -101,6 +102,7 @@ macro_rules! store_contract {
             a_plain_queue_made_durable_takes_every_later_entry
             a_durable_queue_made_plain_keeps_what_it_owned
             a_queue_may_change_its_class_again_and_again
+            what_came_while_a_queue_was_plain_is_never_its
             a_plain_queue_does_not_keep_what_is_not_for_it
             a_page_is_bounded_by_entries
             a_page_is_bounded_by_bytes_and_a_giant_comes_alone

@@ -154,6 +154,26 @@ pub async fn a_left_over_is_settled_like_any_other_queue(make: Make<'_>) {
     assert_eq!(rig.store.realm_depth(&realm("r")).await.unwrap().count, 0);
 }
 
+pub async fn a_left_over_is_settled_by_a_place_that_is_let_go(make: Make<'_>) {
+    const MANY: u64 = 3000;
+    let rig = Rig::new(make).await;
+    let durable = rig.open(spec("a")).await;
+    let left = rig.open(plain("b")).await;
+    rig.put(rig.guaranteed(), durable.log).await;
+    rig.store.forget(left.queue, false).await.unwrap();
+    let batch = (0..MANY).map(|_| append(rig.message(), &[durable.log]));
+    for answer in rig.store.append(batch.collect()).await.unwrap() {
+        answer.unwrap();
+    }
+    for _ in 0..2 {
+        // A store may let go of what nobody needs bit by bit.
+        rig.change(durable.queue, low(MANY + 1)).await;
+    }
+    rig.change(left.queue, low(MANY - 1000)).await;
+    let record = rig.store.left_over(left.queue).await.unwrap();
+    assert_eq!(record, None, "nothing of it is left");
+}
+
 pub async fn a_left_over_ends_with_its_ttl(make: Make<'_>) {
     let rig = Rig::new(make).await;
     let queue = rig.open(spec("a")).await;

@@ -200,13 +200,15 @@ local function put_queue(Q)
   Q.id, Q.before = id, before
 end
 
+-- Between two segments there may be entries that were for nobody: a class without numbers left none.
 local function number_upto(Q, seq, g)
   local segments = Q.sg
   for i = #segments, 1, -1 do
     local s = segments[i]
     if seq >= s[1] or i == 1 then
-      local count = s[2] == 1 and seq - s[1] or g - s[4]
-      return s[3] + max(count, 0)
+      local number = s[3] + max(s[2] == 1 and seq - s[1] or g - s[4], 0)
+      local following = segments[i + 1]
+      return following and min(number, following[3]) or number
     end
   end
 end
@@ -225,7 +227,9 @@ local function upto(L, Q, seq)
   if seq >= L.h then return number_upto(Q, L.h, L.g) end
   if #Q.sg == 1 and Q.sg[1][2] == 1 then return number_upto(Q, seq, 0) end
   local _, _, g = record(L, seq)
-  return g and number_upto(Q, seq, g) or 0
+  if g then return number_upto(Q, seq, g) end
+  -- What was let go behind the end of a queue is behind all that waits in it.
+  return Q.sh and seq >= Q.sh[2] and Q.sh[1] or 0
 end
 
 local function seq_of(L, Q, number)
@@ -246,6 +250,8 @@ local function number_of(L, Q, seq)
   for i = #segments, 1, -1 do
     local s = segments[i]
     if seq > s[1] then
+      local following = segments[i + 1]
+      if following and s[2] == 1 and s[3] + seq - s[1] > following[3] then return nil, 'other' end
       if s[2] == 1 then return s[3] + seq - s[1] end
       local _, _, g, _, _, _, flags = record(L, seq)
       if not g then return nil, 'gone' end

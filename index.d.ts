@@ -24,6 +24,7 @@ export type ErrorCode =
   | 'duplicate_consumer'
   | 'e2ee_required'
   | 'expired'
+  | 'fenced'
   | 'forbidden'
   | 'handler_failed'
   | 'internal'
@@ -985,6 +986,8 @@ export interface RedisStoreOptions {
   cluster?: boolean;
   /** Start only if Redis never evicts keys. Default false. */
   strict?: boolean;
+  /** How long what a broker held is nobody else's after it has died. Default 15 s. */
+  lease?: Duration;
   default_ttl?: Duration;
   defaultTtl?: Duration;
 }

@@ -18,6 +18,7 @@ const REDIS = {
   sentinel: kinds.text,
   cluster: kinds.flag,
   strict: kinds.flag,
+  lease: kinds.span,
   default_ttl: kinds.span,
 };
 

@@ -43,6 +43,8 @@ pub enum ErrorKind {
     DeadLetterUnknown,
     /// A newer attempt of this delivery is already out.
     StaleAck,
+    /// Another broker has taken the queue over.
+    Fenced,
     /// The consumer id belongs to somebody else.
     ConsumerIdTaken,
     /// A live session holds this consumer name.
@@ -93,6 +95,7 @@ impl ErrorKind {
         Self::DeliveryUnknown,
         Self::DeadLetterUnknown,
         Self::StaleAck,
+        Self::Fenced,
         Self::ConsumerIdTaken,
         Self::DuplicateConsumer,
         Self::BadName,
@@ -129,6 +132,7 @@ impl ErrorKind {
             Self::DeliveryUnknown => "delivery_unknown",
             Self::DeadLetterUnknown => "dead_letter_unknown",
             Self::StaleAck => "stale_ack",
+            Self::Fenced => "fenced",
             Self::ConsumerIdTaken => "consumer_id_taken",
             Self::DuplicateConsumer => "duplicate_consumer",
             Self::BadName => "bad_name",
@@ -161,7 +165,7 @@ impl ErrorKind {
             Self::Unauthenticated => 401,
             Self::Forbidden | Self::ConsumerIdTaken => 403,
             Self::DeliveryUnknown | Self::DeadLetterUnknown => 404,
-            Self::StaleAck => 409,
+            Self::StaleAck | Self::Fenced => 409,
             Self::Expired => 410,
             Self::PayloadTooLarge => 413,
             Self::StoreLocked => 423,

@@ -405,6 +405,7 @@ impl Options {
         options.sentinel = self.text(&["sentinel"])?;
         self.flag(&["cluster"], &mut options.cluster)?;
         self.flag(&["strict"], &mut options.strict)?;
+        self.duration(&["lease"], &mut options.lease)?;
         options.check()
     }
 

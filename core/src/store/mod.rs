@@ -21,6 +21,7 @@
 //!                    └─ expired, dropped as the oldest, purged ──────► gone
 //! ```
 
+mod claim;
 #[cfg(feature = "testing")]
 pub mod contract;
 #[cfg(feature = "testing")]
@@ -50,6 +51,7 @@ use crate::{Error, ErrorKind, Result};
 
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
+pub use claim::{Claim, Hear, Hold, News, Position, Wish};
 pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;
@@ -107,6 +109,13 @@ pub trait Store: Send + Sync + 'static {
     /// else they stay for a later [`open`](Store::open) of the same name and key until their TTL
     /// (P5). The log goes with its last queue and the last left-over.
     fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64>;
+
+    /// Forgets a queue that nobody has used for long, with its entries; one that another broker has in
+    /// hand stays, and is told of as [`News::Opened`].
+    fn evict(&self, queue: QueueId, now: Timestamp) -> Pending<u64> {
+        let _ = now;
+        self.forget(queue, true)
+    }
 
     /// Stores a batch: one commit for the batch, all or nothing per item; answers per item in
     /// order. Items of one batch see each other's marks.
@@ -279,6 +288,40 @@ pub trait Store: Send + Sync + 'static {
     /// Errors: `StoreCorrupt` for rows that do not fit together; `StoreUnsupported`.
     fn end_import(&self) -> Pending<()> {
         Pending::ready(Err(no_copies()))
+    }
+
+    /// Whether other brokers may use it at the same time: then queues have to be claimed.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// How many other brokers use it now, as far as is known.
+    fn others(&self) -> usize {
+        0
+    }
+
+    /// Which of the brokers on it this one is, below 1,024: their ids of messages must differ.
+    fn number(&self) -> u16 {
+        0
+    }
+
+    /// Takes a queue in hand for this broker, or asks what it has of it. Whoever holds a queue that
+    /// another has taken is refused `fenced` by [`page`](Store::page), [`due`](Store::due) and
+    /// [`update`](Store::update), and claims again to know; [`settle`](Store::settle) is for all.
+    fn claim(&self, queue: QueueId, wish: Wish) -> Pending<Claim> {
+        let _ = (queue, wish);
+        Pending::ready(Ok(Claim::sole()))
+    }
+
+    /// Lets a queue go, of which entries up to `sent` may have been sent.
+    fn release(&self, queue: QueueId, sent: Seq) -> Pending<()> {
+        let _ = (queue, sent);
+        Pending::ready(Ok(()))
+    }
+
+    /// Tells `hear` from now on what other brokers do.
+    fn listen(&self, hear: Hear) {
+        let _ = hear;
     }
 
     /// Notes where everything has moved to, so that it is not opened again by mistake (P28).

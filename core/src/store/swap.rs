@@ -6,7 +6,6 @@
 //! lead. Ids are the same in the copy, so nobody else notices. Whatever fails before that leaves the
 //! old store as it was. Knows no kind of store.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,17 +13,15 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
-use crate::clock::{Clock, Timestamp};
-use crate::model::{MessageId, RealmId};
+use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
-use super::record::{ExportCursor, Exported, Record};
-use super::types::{
-    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Gap,
-    Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
-    StoreCounters, StoreHealth,
-};
+use super::claim::Hear;
+use super::record::{ExportCursor, Record};
+use super::types::{PageLimit, StoreCounters};
 use super::{Pending, SharedStore, Store};
+
+mod calls;
 
 /// Rows left below which calls are held back; fewer each time that did not do.
 const LITTLE: u64 = 10_000;
@@ -63,6 +60,8 @@ struct Gate {
     /// What the stores before it have counted.
     counted: StoreCounters,
     held: Option<Mutex<Vec<Held>>>,
+    /// Who is told what other brokers do.
+    hear: Option<Hear>,
 }
 
 /// A [`Store`] that passes calls on to another one, which can be changed.
@@ -100,24 +99,6 @@ fn too_much_held() -> Error {
     Error::new(ErrorKind::StoreUnavailable, why)
 }
 
-impl StoreCounters {
-    /// Both in sum.
-    fn plus(self, other: Self) -> Self {
-        Self {
-            appended: self.appended + other.appended,
-            duplicates: self.duplicates + other.duplicates,
-            expired: self.expired + other.expired,
-            refused: self.refused + other.refused,
-            dropped_oldest: self.dropped_oldest + other.dropped_oldest,
-            buried: self.buried + other.buried,
-            dead_letters_dropped: self.dead_letters_dropped + other.dead_letters_dropped,
-            dead_letters_expired: self.dead_letters_expired + other.dead_letters_expired,
-            damaged: self.damaged + other.damaged,
-            failures: self.failures + other.failures,
-        }
-    }
-}
-
 impl SwapStore {
     /// With this store in force.
     pub fn new(store: SharedStore, clock: Arc<dyn Clock>) -> Self {
@@ -126,6 +107,7 @@ impl SwapStore {
                 store,
                 counted: StoreCounters::default(),
                 held: None,
+                hear: None,
             }),
             clock,
             is_swapping: AtomicBool::new(false),
@@ -290,6 +272,9 @@ impl SwapStore {
         let mut gate = self.gate.write();
         let old = std::mem::replace(&mut gate.store, new);
         gate.counted = gate.counted.plus(old.counters());
+        if let Some(hear) = &gate.hear {
+            gate.store.listen(hear.clone());
+        }
     }
 }
 
@@ -316,166 +301,6 @@ async fn page(
 impl std::fmt::Debug for SwapStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SwapStore").finish_non_exhaustive()
-    }
-}
-
-impl Store for SwapStore {
-    fn durability(&self) -> Durability {
-        self.current().durability()
-    }
-
-    fn queues(&self) -> Pending<Vec<QueueRecord>> {
-        self.call(|store| store.queues())
-    }
-
-    fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord> {
-        self.call(move |store| store.open(spec, now))
-    }
-
-    fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()> {
-        self.call(move |store| store.touch(queue, now))
-    }
-
-    fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64> {
-        self.call(move |store| store.forget(queue, purge))
-    }
-
-    fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>> {
-        self.call(move |store| store.append(batch))
-    }
-
-    fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page> {
-        self.call(move |store| store.page(queue, after, limit, now))
-    }
-
-    fn due(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Due> {
-        self.call(move |store| store.due(queue, limit, now))
-    }
-
-    fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()> {
-        self.call(move |store| store.update(queue, change, now))
-    }
-
-    fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
-        self.call(move |store| store.left_over(queue))
-    }
-
-    fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
-        self.call(move |store| store.settle(queue, seqs))
-    }
-
-    fn depth(&self, queue: QueueId) -> Pending<Depth> {
-        self.call(move |store| store.depth(queue))
-    }
-
-    fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
-        let realm = realm.clone();
-        self.call(move |store| store.realm_depth(&realm))
-    }
-
-    fn browse(&self, queue: QueueId, after: Seq, limit: PageLimit) -> Pending<Vec<Entry>> {
-        self.call(move |store| store.browse(queue, after, limit))
-    }
-
-    fn purge_queue(&self, queue: QueueId) -> Pending<u64> {
-        self.call(move |store| store.purge_queue(queue))
-    }
-
-    fn purge_realm(&self, realm: &RealmId) -> Pending<u64> {
-        let realm = realm.clone();
-        self.call(move |store| store.purge_realm(&realm))
-    }
-
-    fn rename_realm(&self, from: &RealmId, to: &RealmId) -> Pending<()> {
-        let (from, to) = (from.clone(), to.clone());
-        self.call(move |store| store.rename_realm(&from, &to))
-    }
-
-    fn delayed(&self, limit: usize, now: Timestamp) -> Pending<(Vec<Delayed>, Option<Timestamp>)> {
-        self.call(move |store| store.delayed(limit, now))
-    }
-
-    fn drop_delayed(&self, ids: Vec<MessageId>) -> Pending<()> {
-        self.call(move |store| store.drop_delayed(ids))
-    }
-
-    fn dead_letters(
-        &self,
-        realm: &RealmId,
-        after: Option<DeadLetterId>,
-        limit: usize,
-    ) -> Pending<Vec<DeadLetter>> {
-        let realm = realm.clone();
-        self.call(move |store| store.dead_letters(&realm, after, limit))
-    }
-
-    fn revive(&self, realm: &RealmId, id: DeadLetterId, now: Timestamp) -> Pending<QueueId> {
-        let realm = realm.clone();
-        self.call(move |store| store.revive(&realm, id, now))
-    }
-
-    fn discard(&self, realm: &RealmId, id: DeadLetterId) -> Pending<()> {
-        let realm = realm.clone();
-        self.call(move |store| store.discard(&realm, id))
-    }
-
-    fn purge_dead_letters(&self, realm: &RealmId) -> Pending<u64> {
-        let realm = realm.clone();
-        self.call(move |store| store.purge_dead_letters(&realm))
-    }
-
-    fn probe(&self) -> Pending<()> {
-        self.call(|store| store.probe())
-    }
-
-    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
-        self.call(move |store| store.maintain(budget, now))
-    }
-
-    fn counters(&self) -> StoreCounters {
-        let gate = self.gate.read();
-        gate.counted.plus(gate.store.counters())
-    }
-
-    fn health(&self) -> StoreHealth {
-        self.current().health()
-    }
-
-    fn gaps(&self) -> Vec<Gap> {
-        self.current().gaps()
-    }
-
-    fn known(&self, item: &Append) -> Option<Appended> {
-        self.gate.read().store.known(item)
-    }
-
-    fn backup(&self, path: PathBuf) -> Pending<()> {
-        self.call(move |store| store.backup(path))
-    }
-
-    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
-        self.call(move |store| store.export(after, limit))
-    }
-
-    fn begin_import(&self, replace: bool) -> Pending<()> {
-        self.call(move |store| store.begin_import(replace))
-    }
-
-    fn import(&self, records: Vec<Record>) -> Pending<()> {
-        self.call(move |store| store.import(records))
-    }
-
-    fn end_import(&self) -> Pending<()> {
-        self.call(|store| store.end_import())
-    }
-
-    fn moved(&self, to: &str) -> Pending<()> {
-        let to = to.to_owned();
-        self.call(move |store| store.moved(&to))
-    }
-
-    fn close(&self) -> Pending<()> {
-        self.call(|store| store.close())
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use super::super::claim::{Claim, Hear, Wish};
 use super::*;
 
 impl RedisStore {
     /// A change of a queue; `read` runs whether anybody waits or not.
-    fn change<T: Send + 'static>(
+    pub(super) fn change<T: Send + 'static>(
         &self,
         queue: QueueId,
         script: Script,
@@ -129,10 +130,18 @@ impl Store for RedisStore {
             text => {
                 let record = answers::record(text, spec)?;
                 lanes.learn(record.queue, &opened);
-                Ok(record)
+                Ok((record, text.ends_with(" 1")))
             }
         };
-        Pending::waiting(self.lanes.ask_for(&lane, Script::Queues, args, 2, read))
+        let opening = self.lanes.ask_for(&lane, Script::Queues, args, 2, read);
+        let lanes = self.lanes.clone();
+        Pending::waiting(async move {
+            let (record, is_new) = opening.await?;
+            if is_new {
+                lanes.claims.others.heard(record.queue).await;
+            }
+            Ok(record)
+        })
     }
 
     fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()> {
@@ -143,18 +152,11 @@ impl Store for RedisStore {
     }
 
     fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64> {
-        let args = || {
-            let mut args = self.queue_args("forget", Timestamp(0), queue);
-            args.flag(purge);
-            args
-        };
-        self.change(queue, Script::Queues, args, move |lanes, _, value| {
-            let left = count(&value)?;
-            if purge || left == 0 {
-                lanes.unlearn(queue);
-            }
-            Ok(left)
-        })
+        self.forget_queue(queue, purge, None)
+    }
+
+    fn evict(&self, queue: QueueId, now: Timestamp) -> Pending<u64> {
+        self.forget_queue(queue, true, Some(now))
     }
 
     fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
@@ -214,13 +216,18 @@ impl Store for RedisStore {
 
     fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page> {
         let head = self.queue_args("page", now, queue);
+        let claim = self.lanes.claims.text(queue);
         let args = move |after: Seq, entries: usize, bytes: usize| {
             let mut args = head.clone();
             args.number(after)
                 .size(entries.clamp(1, SCRIPT_ENTRIES))
-                .size(bytes.min(SCRIPT_BYTES));
+                .size(bytes.min(SCRIPT_BYTES))
+                .text(&claim);
             args
         };
+        if self.lanes.claims.is_shared(queue) {
+            return self.take(queue, limit, now);
+        }
         if limit.entries <= SCRIPT_ENTRIES {
             let args = || args(after, limit.entries, limit.bytes);
             return self.about(queue, Script::Read, args, move |lanes, lane, value| {
@@ -255,7 +262,8 @@ impl Store for RedisStore {
         let args = || {
             let mut args = self.queue_args("due", now, queue);
             args.size(limit.entries.clamp(1, SCRIPT_ENTRIES))
-                .size(limit.bytes.min(SCRIPT_BYTES));
+                .size(limit.bytes.min(SCRIPT_BYTES))
+                .text(&self.lanes.claims.text(queue));
             args
         };
         self.about(queue, Script::Read, args, move |lanes, lane, value| {
@@ -266,7 +274,7 @@ impl Store for RedisStore {
     fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()> {
         let args = || {
             let mut args = change_args(self.hub(), queue, now, "update");
-            args.change(&change);
+            args.text(&self.lanes.claims.text(queue)).change(&change);
             args
         };
         let is_burial = !change.bury.is_empty();
@@ -318,7 +326,8 @@ impl Store for RedisStore {
             let mut args = self.queue_args("browse", Timestamp(0), queue);
             args.number(after)
                 .size(limit.entries.clamp(1, SCRIPT_ENTRIES))
-                .size(limit.bytes.min(SCRIPT_BYTES));
+                .size(limit.bytes.min(SCRIPT_BYTES))
+                .text(&self.lanes.claims.text(queue));
             args
         };
         self.about(queue, Script::Read, args, move |lanes, lane, value| {
@@ -434,6 +443,30 @@ impl Store for RedisStore {
                 ("repeated_calls", going.repeats),
             ],
         }
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn others(&self) -> usize {
+        self.lanes.claims.others.count()
+    }
+
+    fn number(&self) -> u16 {
+        self.hub().number.load(Ordering::Relaxed)
+    }
+
+    fn claim(&self, queue: QueueId, wish: Wish) -> Pending<Claim> {
+        self.claim_queue(queue, wish)
+    }
+
+    fn release(&self, queue: QueueId, sent: Seq) -> Pending<()> {
+        self.release_queue(queue, sent)
+    }
+
+    fn listen(&self, hear: Hear) {
+        *self.lanes.claims.hear.lock() = Some(hear);
     }
 
     fn close(&self) -> Pending<()> {

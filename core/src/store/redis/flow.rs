@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -200,6 +201,7 @@ impl Flow {
             let tag = names::tag(&self.hub, &mut link, &lane.realm()).await?;
             self.prefix = prefix(&self.hub, tag);
             self.tag = Some(tag);
+            lane.tag.store(tag, Ordering::Release);
         }
         self.epoch += 1;
         let changes = self.window.iter().filter(|command| command.is_change());
@@ -399,6 +401,6 @@ impl Command {
     }
 }
 
-fn prefix(hub: &Hub, tag: u64) -> String {
+pub(super) fn prefix(hub: &Hub, tag: u64) -> String {
     format!("{}:{{{tag}}}:", hub.options.prefix)
 }

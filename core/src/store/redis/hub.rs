@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,6 +33,8 @@ pub(super) struct Hub {
     pub(super) links: Links,
     /// This store among all that ever wrote there.
     pub(super) writer: String,
+    /// And among those of today.
+    pub(super) number: AtomicU16,
     pub(super) counters: Mutex<StoreCounters>,
     pub(super) state: Mutex<Going>,
     is_closed: AtomicBool,
@@ -72,6 +74,7 @@ impl Hub {
             bounds,
             clock,
             writer: format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)),
+            number: AtomicU16::new(0),
             counters: Mutex::default(),
             state: Mutex::default(),
             is_closed: AtomicBool::new(false),

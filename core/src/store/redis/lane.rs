@@ -50,6 +50,8 @@ pub(super) struct Lane {
     pub(super) hub: Arc<Hub>,
     runtime: Handle,
     pub(super) name: RwLock<RealmId>,
+    /// What its keys are named by; 0: not known yet.
+    pub(super) tag: AtomicU64,
     line: Mutex<Line>,
     bell: Notify,
     /// What its task keeps between two runs.
@@ -74,6 +76,7 @@ impl Lane {
             hub,
             runtime,
             name: RwLock::new(name),
+            tag: AtomicU64::new(tag.unwrap_or(0)),
             line: Mutex::default(),
             bell: Notify::new(),
             wake: AtomicU64::new(if is_old { 0 } else { u64::MAX }),

@@ -18,9 +18,11 @@ use crate::{Error, ErrorKind, Result};
 use super::super::types::{Delayed, Depth, Maintained, QueueId, QueueRecord};
 use super::answers::{self, Fields};
 use super::args::{Args, millis};
+use super::claim::Claims;
 use super::hub::{self, Hub};
 use super::lane::{Call, Lane};
 use super::names;
+use super::notices;
 use super::script::Script;
 use super::trouble;
 
@@ -35,6 +37,7 @@ pub(super) struct Lanes {
     pub(super) runtime: Handle,
     realms: RwLock<HashMap<RealmId, Arc<Lane>>>,
     queues: RwLock<HashMap<QueueId, Arc<Lane>>>,
+    pub(super) claims: Claims,
     /// One realm is renamed at a time.
     renaming: tokio::sync::Mutex<()>,
 }
@@ -50,6 +53,7 @@ impl Lanes {
             runtime,
             realms: RwLock::default(),
             queues: RwLock::default(),
+            claims: Claims::default(),
             renaming: tokio::sync::Mutex::default(),
         }
     }
@@ -79,6 +83,7 @@ impl Lanes {
 
     pub(super) fn unlearn(&self, queue: QueueId) {
         self.queues.write().remove(&queue);
+        self.claims.forget(queue);
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Lane>> {
@@ -131,6 +136,12 @@ impl Lanes {
 
     /// Learns which realms and queues there are.
     pub(super) async fn load(&self) -> Result<()> {
+        self.load_realms().await?;
+        self.records().await.map(|_| ())
+    }
+
+    /// Learns which realms there are; others may have made some.
+    pub(super) async fn load_realms(&self) -> Result<()> {
         let (_, mut link) = self.hub.links.get().await?;
         for (realm, tag) in names::all(&self.hub, &mut link).await? {
             let lane = Lane::new(
@@ -139,9 +150,11 @@ impl Lanes {
                 realm.clone(),
                 Some(tag),
             );
-            self.realms.write().entry(realm).or_insert(lane);
+            let mut realms = self.realms.write();
+            let lane = realms.entry(realm).or_insert(lane);
+            lane.tag.store(tag, Ordering::Release);
         }
-        self.records().await.map(|_| ())
+        Ok(())
     }
 
     /// The records of all queues in the order they were opened.
@@ -321,6 +334,7 @@ impl Lanes {
         self.hub.close(hub::CLOSING);
         self.all().iter().for_each(|lane| lane.ring());
         self.hub.idle(hub::CLOSING * 2).await;
+        notices::leave(self).await;
         self.hub.links.drop_present();
     }
 }

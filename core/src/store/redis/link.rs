@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
@@ -119,6 +119,31 @@ impl Links {
         if present.0 == number {
             present.1 = None;
         }
+    }
+}
+
+impl Links {
+    /// A connection of its own that hears what is published on these channels.
+    pub(super) async fn hearing(
+        &self,
+        options: &RedisOptions,
+        channels: &[String],
+    ) -> RedisResult<PubSub> {
+        let client = match &self.way {
+            Way::One(client) => (**client).clone(),
+            Way::Sentinel(client) => client.lock().await.async_get_client().await?,
+            // What one node of a cluster is told, all are.
+            Way::Cluster(_) => {
+                let urls = options.urls();
+                let any = urls.get(fastrand::usize(..urls.len().max(1)));
+                Client::open(any.copied().unwrap_or_default())?
+            }
+        };
+        let mut link = client.get_async_pubsub().await?;
+        for channel in channels {
+            link.subscribe(channel).await?;
+        }
+        Ok(link)
     }
 }
 

@@ -6,12 +6,14 @@
 
 mod answers;
 mod args;
+mod claim;
 mod flow;
 mod hub;
 mod lane;
 mod lanes;
 mod link;
 mod names;
+mod notices;
 mod options;
 mod sample;
 mod script;
@@ -77,6 +79,7 @@ fn no_dead_letter() -> Error {
 fn known(answer: &Value) -> Result<&str> {
     match answers::text(answer)? {
         "?" => Err(no_queue()),
+        "F" => Err(claim::fenced()),
         "!" => Err(no_dead_letter()),
         text => Ok(text),
     }
@@ -109,6 +112,7 @@ impl RedisStore {
         let durability = thread
             .run(async move {
                 let durability = start::check(&opening.hub).await?;
+                notices::start(&opening).await?;
                 opening.load().await?;
                 Ok(durability)
             })

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::{Error, ErrorKind, Result};
 
+/// Below it a hiccup would be a death.
+const SHORTEST_LEASE: Duration = Duration::from_millis(500);
+
 /// What a [`RedisStore`](super::RedisStore) needs to know.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,6 +25,8 @@ pub struct RedisOptions {
     pub strict: bool,
     /// How long a call waits for Redis, with all repeats; 5 s.
     pub timeout: Duration,
+    /// How long what a broker holds is nobody else's after it has died; 15 s (P18).
+    pub lease: Duration,
 }
 
 impl Default for RedisOptions {
@@ -33,6 +38,7 @@ impl Default for RedisOptions {
             sentinel: None,
             strict: false,
             timeout: Duration::from_secs(5),
+            lease: Duration::from_secs(15),
         }
     }
 }
@@ -52,6 +58,9 @@ impl RedisOptions {
     /// `config`, naming the option.
     pub fn check(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::new(ErrorKind::Config, format!("option {what}")));
+        if self.lease < SHORTEST_LEASE {
+            return wrong("storage_options.lease must be 500 ms or more");
+        }
         let prefix = &self.prefix;
         if prefix.is_empty() || prefix.len() > 255 || prefix.contains(['{', '}']) {
             return wrong("storage_options.prefix must be 1 to 255 bytes without braces");

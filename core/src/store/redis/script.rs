@@ -15,16 +15,18 @@ pub(super) enum Script {
     Queues,
     Read,
     Maintain,
+    Claim,
 }
 
 /// How many there are.
-pub(super) const SCRIPTS: usize = 6;
+pub(super) const SCRIPTS: usize = 7;
 
 const BEGIN: &str = concat!(include_str!("lua/base.lua"), include_str!("lua/begin.lua"));
 const APPEND: &str = concat!(
     include_str!("lua/base.lua"),
     include_str!("lua/writing.lua"),
     include_str!("lua/standing.lua"),
+    include_str!("lua/claims.lua"),
     include_str!("lua/marks.lua"),
     include_str!("lua/delayed.lua"),
     include_str!("lua/append.lua"),
@@ -33,6 +35,7 @@ const CHANGE: &str = concat!(
     include_str!("lua/base.lua"),
     include_str!("lua/writing.lua"),
     include_str!("lua/standing.lua"),
+    include_str!("lua/claims.lua"),
     include_str!("lua/letters.lua"),
     include_str!("lua/change.lua"),
 );
@@ -40,6 +43,7 @@ const QUEUES: &str = concat!(
     include_str!("lua/base.lua"),
     include_str!("lua/writing.lua"),
     include_str!("lua/standing.lua"),
+    include_str!("lua/claims.lua"),
     include_str!("lua/letters.lua"),
     include_str!("lua/marks.lua"),
     include_str!("lua/delayed.lua"),
@@ -49,6 +53,7 @@ const READ: &str = concat!(
     include_str!("lua/base.lua"),
     include_str!("lua/reading.lua"),
     include_str!("lua/standing.lua"),
+    include_str!("lua/claims.lua"),
     include_str!("lua/read.lua"),
 );
 const MAINTAIN: &str = concat!(
@@ -60,9 +65,17 @@ const MAINTAIN: &str = concat!(
     include_str!("lua/maintain.lua"),
 );
 
+const CLAIM: &str = concat!(
+    include_str!("lua/base.lua"),
+    include_str!("lua/writing.lua"),
+    include_str!("lua/standing.lua"),
+    include_str!("lua/claims.lua"),
+    include_str!("lua/claim.lua"),
+);
+
 /// By [`Script`]: text and hash.
 static SOURCES: LazyLock<[(&str, String); SCRIPTS]> = LazyLock::new(|| {
-    [BEGIN, APPEND, CHANGE, QUEUES, READ, MAINTAIN]
+    [BEGIN, APPEND, CHANGE, QUEUES, READ, MAINTAIN, CLAIM]
         .map(|text| (text, redis::Script::new(text).get_hash().to_owned()))
 });
 

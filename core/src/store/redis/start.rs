@@ -1,5 +1,7 @@
 //! What is looked at before a Redis is used: that it answers, takes writes, and how it is set (P1).
 
+use std::sync::atomic::Ordering;
+
 use redis::Value;
 
 use crate::{Error, ErrorKind, Result};
@@ -59,6 +61,19 @@ pub(super) async fn check(hub: &Hub) -> Result<Durability> {
         true => Durability::Disk,
         false => Durability::Process,
     })
+}
+
+/// Takes a number that other brokers of these days do not have.
+pub(super) async fn number(hub: &Hub) -> Result<()> {
+    let (_, mut link) = hub.links.get().await?;
+    let mut cmd = redis::cmd("INCR");
+    cmd.arg(hub.key("brokers"));
+    let number = link.one(&cmd).await;
+    if let Value::Int(number) = number.map_err(|error| trouble::said(&error))? {
+        let below = u16::try_from(number.rem_euclid(1023)).unwrap_or(0);
+        hub.number.store(below + 1, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// Says where and why a start was refused.

@@ -81,3 +81,21 @@ pub struct StoreHealth {
     /// Sizes by name, for stats and metrics.
     pub figures: Vec<(&'static str, u64)>,
 }
+
+impl StoreCounters {
+    /// Both in sum.
+    pub(in crate::store) fn plus(self, other: Self) -> Self {
+        Self {
+            appended: self.appended + other.appended,
+            duplicates: self.duplicates + other.duplicates,
+            expired: self.expired + other.expired,
+            refused: self.refused + other.refused,
+            dropped_oldest: self.dropped_oldest + other.dropped_oldest,
+            buried: self.buried + other.buried,
+            dead_letters_dropped: self.dead_letters_dropped + other.dead_letters_dropped,
+            dead_letters_expired: self.dead_letters_expired + other.dead_letters_expired,
+            damaged: self.damaged + other.damaged,
+            failures: self.failures + other.failures,
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The store in Redis against real servers: what becomes of calls when servers and links fail.
 
+mod claims;
 pub mod cluster;
 #[cfg(unix)]
 mod crash;

@@ -84,7 +84,7 @@ local function push(L, item)
   messages[#messages + 1] = item.message
   records[#records + 1] =
     struct.pack(FORM, item.expires, item.produced, L.g, L.b, L.gb, item.size, flags)
-  L.dirty = true
+  L.dirty, L.grew = true, true
   appended = appended + 1
   if size(L, 'k') > 0 or size(L, 'kg') > 0 then
     flush(L)
@@ -247,7 +247,12 @@ end_instances(latest, IDLE, MARKS, 64)
 for _, L in pairs(logs) do
   if L then
     flush(L)
-    L.room = nil
+    if L.grew then
+      for writer in pairs(L.at or {}) do
+        if writer ~= SELF then tell(writer, 'l ' .. TAG .. ' ' .. L.id .. ' ' .. num(L.h)) end
+      end
+    end
+    L.room, L.grew = nil, nil
   end
 end
 save()

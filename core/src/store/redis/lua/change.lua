@@ -1,8 +1,9 @@
 -- What happens in one queue: settling, excepting, burying, its low and its sent mark.
 --
--- ARGV: queue, max_queued, drops its oldest, most dead letters, now, what; then for `update`: low and
--- sent ('-': not given), numbers of except, clear, done, bury, and these: except 8 each, bury 5 each.
--- For `settle`: seqs. Left-overs are queues too here. Answer: `?` if there is no such queue.
+-- ARGV: queue, max_queued, drops its oldest, most dead letters, now, what; then for `update`: the claim,
+-- low and sent ('-': not given), numbers of except, clear, done, bury, and these: except 8 each, bury 5
+-- each. For `settle`, which nobody is refused: seqs. Left-overs are queues too here. Answer: `?` if there
+-- is no such queue, `F` if it is another's.
 
 make_room()
 MAX, DROPS = tonumber(ARGV[5]), ARGV[6] == '1'
@@ -12,6 +13,7 @@ local buried, letters_dropped = 0, 0
 local Q = queue_of(ARGV[4])
 local L = Q and log_of(Q.lg)
 if not L then return finish('?') end
+if WHAT == 'update' and is_fenced(Q, ARGV[10]) then return finish('F') end
 
 local function settle(seq)
   if take_exception(Q, seq) then return 'N' end
@@ -43,6 +45,7 @@ local function except(at)
   state.a, state.f, state.r = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   state.d, state.fe, state.le = due, opt(ARGV[at + 5]), opt(ARGV[at + 6])
   state.s = ARGV[at + 7] == '1'
+  state.o = Q.kd == GROUP and SELF or nil
   if is_known then
     call('HSET', P .. 'x:' .. Q.id, num(seq), mp(state))
   else
@@ -69,19 +72,26 @@ end
 local answers = {}
 begin(L, Q)
 if WHAT == 'settle' then
-  for at = 10, #ARGV do answers[#answers + 1] = settle(tonumber(ARGV[at])) end
+  local now = {}
+  for at = 10, #ARGV do
+    local answer = settle(tonumber(ARGV[at]))
+    answers[#answers + 1] = answer
+    if answer == 'N' then now[#now + 1] = ARGV[at] end
+  end
+  -- Whoever has them in hand must not send them again.
+  if #now > 0 then tell_others(Q, 's', table.concat(now, ' ')) end
 else
-  local low, sent = tonumber(ARGV[10]), tonumber(ARGV[11])
-  local at = 16
-  for _ = 1, tonumber(ARGV[12]) do
+  local low, sent = tonumber(ARGV[11]), tonumber(ARGV[12])
+  local at = 17
+  for _ = 1, tonumber(ARGV[13]) do
     except(at)
     at = at + 8
   end
-  for _ = 1, tonumber(ARGV[13]) + tonumber(ARGV[14]) do
+  for _ = 1, tonumber(ARGV[14]) + tonumber(ARGV[15]) do
     settle(tonumber(ARGV[at]))
     at = at + 1
   end
-  for _ = 1, tonumber(ARGV[15]) do
+  for _ = 1, tonumber(ARGV[16]) do
     bury(at)
     at = at + 5
   end

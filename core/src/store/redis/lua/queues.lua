@@ -6,6 +6,8 @@
 make_room()
 local WHAT, NOW = ARGV[4], tonumber(ARGV[7])
 MAX, DROPS = tonumber(ARGV[5]), ARGV[6] == '1'
+-- Others know as exactly when a queue was last used.
+local STALE = 3600000
 
 local function class_segment(L, number, class)
   return { L.h, class, number, class == 1 and L.h or L.g }
@@ -20,6 +22,12 @@ local function set_class(L, Q, class)
   Q.sg[#Q.sg + 1] = class_segment(L, number, class)
 end
 
+-- The record, and whether others have to know.
+local function opened(L, Q, is_new)
+  if is_new then tell_all('o', Q.id) end
+  return record_of(L, Q) .. (is_new and ' 1' or ' 0')
+end
+
 -- key, kind, name, durable, owner, settings, id for a log, id for a queue.
 local function open()
   local key, kind, name = ARGV[8], ARGV[9], ARGV[10]
@@ -31,16 +39,19 @@ local function open()
     local L = log_of(log)
     if Q.lf and Q.ow ~= '-' and Q.ow ~= owner then return 'taken' end
     begin(L, Q)
-    if Q.lf then
+    local was_left = Q.lf
+    if was_left then
       local number = Q.sh[1]
       Q.lf, Q.sh = nil, nil
       settle_run(Q, number + 1, last_number(L, Q))
       compact(L, Q)
     end
+    local is_new = was_left or tail(Q)[2] ~= class or Q.st ~= settings or Q.ow ~= owner
+    is_new = is_new or NOW - Q.se > STALE
     set_class(L, Q, class)
     Q.st, Q.ow, Q.se = settings, owner, NOW
     end_change(L, Q)
-    return record_of(L, Q)
+    return opened(L, Q, is_new)
   end
   if not log then
     log = ARGV[14]
@@ -60,7 +71,7 @@ local function open()
   call('HSET', P .. 'qn', log .. '|' .. kind .. '|' .. name, id)
   call('ZADD', P .. 'qs', id, id)
   end_change(L, Q)
-  return record_of(L, Q)
+  return opened(L, Q, true)
 end
 
 local function live()
@@ -71,6 +82,7 @@ end
 local function touch()
   local Q = live()
   if not Q then return '?' end
+  if NOW - Q.se > STALE then tell_all('o', Q.id) end
   Q.se = NOW
   put_queue(Q)
   return ''
@@ -80,6 +92,14 @@ local function forget()
   local Q, L = live()
   if not Q then return '?' end
   begin(L, Q)
+  if others(L, Q) > 0 and (Q.kd == GROUP or ARGV[10] ~= '1') then
+    -- Somebody still has it in hand.
+    Q.se = max(Q.se, NOW)
+    end_change(L, Q)
+    return '='
+  end
+  leave_all(L, Q)
+  tell_all('f', Q.id)
   local left = depth(L, Q)
   Q.sh, Q.lf = { last_number(L, Q), L.h }, true
   end_change(L, Q)
@@ -94,6 +114,7 @@ local function purge_queue()
   local left = depth(L, Q)
   drop_exceptions(Q)
   pass_number(L, Q, last_number(L, Q))
+  tell_others(Q, 'p')
   end_change(L, Q)
   return num(left)
 end
@@ -112,6 +133,7 @@ local function revive()
     a = letter.a, f = 0, r = 0, d = NOW, fe = letter.fe, le = letter.le, s = false, ro = letter.ro,
     ex = letter.ex > 0 and NOW + letter.ex - letter.pr or 0, pr = letter.pr, sz = letter.sz,
   }, message)
+  tell_others(Q, 'q')
   end_change(L, Q)
   return ''
 end
@@ -151,6 +173,7 @@ local function purge_realm()
   local ended = end_instances(0, 0, 0, 500)
   local is_over = #ids < 200 and ended < 500
   if is_over then
+    tell_all('r', '0')
     call('UNLINK', P .. 'xe', P .. 'wk', P .. 'm')
     M = nil
   end

@@ -59,10 +59,12 @@ local function messages(L, seqs)
   return found
 end
 
--- queue, after, entries, bytes. Answer: next, whether that is the end, expired, sent; seqs; messages.
+-- queue, after, entries, bytes, the claim. Answer: next, whether that is the end, expired, sent; seqs;
+-- messages.
 local function page()
   local Q, L = live()
   if not Q then return '?' end
+  if is_fenced(Q, ARGV[12]) then return 'F' end
   local after, most, bytes = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
   local looks = most * LOOKS
   local following, is_end = L.h, true
@@ -100,6 +102,23 @@ local function page()
   return { head, table.concat(names, ' '), found }
 end
 
+-- queue, seqs. Answer: their messages.
+local function fetch()
+  local Q, L = live()
+  if not Q then return '?' end
+  local seqs = {}
+  for at = 9, #ARGV do seqs[#seqs + 1] = tonumber(ARGV[at]) end
+  return { messages(L, seqs) }
+end
+
+-- What a group's member looks at is its own from now on.
+local function own_exception(Q, seq, state, claim)
+  if claim == '-' or Q.kd ~= GROUP or state.o == SELF then return end
+  make_room()
+  state.o = SELF
+  call('HSET', P .. 'x:' .. Q.id, num(seq), mp(state))
+end
+
 local function exception_fields(state)
   return table.concat({
     num(state.a), num(state.f), num(state.r), num(state.d), num(state.ex), state.s and '1' or '0',
@@ -113,10 +132,11 @@ local function add_exception(entries, Q, seq, state)
   }
 end
 
--- queue, entries, bytes. Answer: expired, when the next is due or `-`; entries.
+-- queue, entries, bytes, the claim. Answer: expired, when the next is due or `-`; entries.
 local function due()
   local Q, L = live()
   if not Q then return '?' end
+  if is_fenced(Q, ARGV[11]) then return 'F' end
   local most, bytes = tonumber(ARGV[9]), tonumber(ARGV[10])
   local entries, lost, following = {}, {}, '-'
   local at = 0
@@ -126,9 +146,12 @@ local function due()
       local seq, time = tonumber(places[i]), tonumber(places[i + 1])
       local state = exception_of(Q, seq)
       local fits = #entries == 0 or (#entries < most and state.sz <= bytes)
-      if time <= NOW and state.ex > 0 and state.ex <= NOW then
+      if is_others(Q, state) then
+        -- Not ours to see.
+      elseif time <= NOW and state.ex > 0 and state.ex <= NOW then
         lost[#lost + 1] = seq
       elseif time <= NOW and fits then
+        own_exception(Q, seq, state, ARGV[11])
         add_exception(entries, Q, seq, state)
         bytes = bytes - state.sz
       else
@@ -143,10 +166,11 @@ local function due()
   return { expired .. ' ' .. following, entries }
 end
 
--- queue, after, entries, bytes. Answer: sent; entries, those in their turn with a message only.
+-- queue, after, entries, bytes, the claim. Answer: sent; entries, those in their turn with a message only.
 local function browse()
   local Q, L = known()
   if not Q then return '?' end
+  local claim = ARGV[12]
   local after, most, bytes = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
   local entries = {}
   local number = upto(L, Q, after)
@@ -175,7 +199,10 @@ local function browse()
     if #entries > 0 and size > bytes then break end
     bytes = bytes - size
     if is_row then
-      add_exception(entries, Q, other, state)
+      if claim == '-' or not is_others(Q, state) then
+        own_exception(Q, other, state, claim)
+        add_exception(entries, Q, other, state)
+      end
       row = row + 1
     else
       entries[#entries + 1] = { num(seq), call('HGET', P .. 'e:' .. L.id, num(seq)) }
@@ -275,6 +302,13 @@ local function records()
   return { ids[#ids] or '-', found }
 end
 
+-- queue. Answer: its record, if it is remembered.
+local function record_answer()
+  local Q, L = live()
+  if not Q then return '?' end
+  return whole_record(L, Q)
+end
+
 -- queue. Answer: its record, if it is a left-over.
 local function left_over()
   local Q, L = known()
@@ -327,7 +361,7 @@ end
 local does = {
   page = page, due = due, browse = browse, depth = depth_answer, depths = depths, records = records,
   delayed = delayed, dead_letters = dead_letters, holds = holds,
-  left_over = left_over, counts = counts,
+  left_over = left_over, fetch = fetch, record = record_answer, counts = counts,
 }
 local answer = does[WHAT]()
 if is_changed then save() end

@@ -199,6 +199,32 @@ local function drop_exceptions(Q)
   Q.xn, Q.xb = 0, 0
 end
 
+-- --- Who has a queue in hand ---
+
+local function enter(L, Q, writer, epoch)
+  Q.mb = Q.mb or {}
+  Q.mb[writer] = epoch
+  L.at = L.at or {}
+  L.at[writer] = (L.at[writer] or 0) + 1
+  L.dirty = true
+end
+
+local function leave(L, Q, writer)
+  Q.mb[writer] = nil
+  if not next(Q.mb) then Q.mb = nil end
+  local left = (L.at and L.at[writer] or 0) - 1
+  if L.at then
+    L.at[writer] = left > 0 and left or nil
+    if not next(L.at) then L.at = nil end
+  end
+  L.dirty = true
+  call('HDEL', P .. 'c:' .. Q.id, writer)
+end
+
+local function leave_all(L, Q)
+  for writer in pairs(Q.mb or {}) do leave(L, Q, writer) end
+end
+
 -- --- The end of a change ---
 
 local function remove_log(L)
@@ -217,6 +243,7 @@ local function remove_queue(L, Q)
   m.q = m.q - depth(L, Q)
   stand(L, Q, {}, nil)
   drop_exceptions(Q)
+  leave_all(L, Q)
   call('UNLINK', P .. 'd:' .. Q.id, P .. 'q:' .. Q.id)
   call('HDEL', P .. 'qn', Q.lg .. '|' .. Q.kd .. '|' .. Q.nm)
   call('ZREM', P .. 'qs', Q.id)

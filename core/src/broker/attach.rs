@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use super::claims;
 use super::forget;
 use super::listen::{Listener, Slot};
 use super::member::Member;
@@ -190,7 +191,7 @@ fn raise(broker: &Arc<Broker>, state: &mut State, slot_key: &SlotKey, slot: &Arc
     }
 }
 
-fn seat_of(broker: &Broker, listener: &Listener, request: &SubscribeRequest) -> Seat {
+fn seat_of(broker: &Arc<Broker>, listener: &Arc<Listener>, request: &SubscribeRequest) -> Seat {
     let options = &request.options;
     let group = options.group.as_ref();
     let retry = group
@@ -215,6 +216,7 @@ fn seat_of(broker: &Broker, listener: &Listener, request: &SubscribeRequest) -> 
         filter: listener.filter.clone(),
         floor: listener.entry.end(),
         lost: Arc::new(move |count| member.lost(&key, count, &*encode)),
+        taken: claims::taken(broker, listener),
     }
 }
 

@@ -19,8 +19,24 @@ const BATCH: usize = 64;
 pub(super) struct Gone {
     pub(super) key: SlotKey,
     pub(super) queue: QueueId,
-    /// With what waits in it.
-    pub(super) purge: bool,
+    pub(super) end: End,
+}
+
+/// Why a queue goes, and with what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its consumer does not want it any more.
+    Left,
+    /// Nor what waits in it.
+    Purged,
+    /// It was not used for long, here; if another broker uses it, it stays.
+    Evicted,
+}
+
+impl End {
+    pub(super) fn of(purge: bool) -> Self {
+        if purge { Self::Purged } else { Self::Left }
+    }
 }
 
 /// Tells the store; how many entries that leaves. What it refuses is tried again later.
@@ -30,7 +46,10 @@ pub(super) fn forget(
     state: &mut State,
     gone: Gone,
 ) -> Answer<u64> {
-    let mut pending = broker.store().forget(gone.queue, gone.purge);
+    let mut pending = match gone.end {
+        End::Evicted => broker.store().evict(gone.queue, broker.clock().now()),
+        end => broker.store().forget(gone.queue, end == End::Purged),
+    };
     if let Some(result) = pending.take_ready() {
         keep(state, gone, &result);
         return ready(result);

@@ -14,6 +14,7 @@ mod awareness;
 mod batch;
 mod broadcast;
 mod buffers;
+mod claims;
 mod courier;
 mod delayed;
 mod engine;
@@ -48,7 +49,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -105,6 +106,8 @@ pub struct Broker {
     sessions: AtomicUsize,
     last_session: AtomicU64,
     last_message: AtomicU64,
+    /// Which of the brokers on its store it is.
+    number: AtomicU16,
     is_closing: AtomicBool,
     keeps_idle: AtomicBool,
     delayed_bell: Arc<Notify>,
@@ -142,6 +145,7 @@ impl Broker {
             sessions: AtomicUsize::new(0),
             last_session: AtomicU64::new(0),
             last_message: AtomicU64::new(0),
+            number: AtomicU16::new(0),
             is_closing: AtomicBool::new(false),
             keeps_idle: AtomicBool::new(false),
             delayed_bell: Arc::new(Notify::new()),
@@ -154,6 +158,8 @@ impl Broker {
     /// # Errors
     /// What the store says.
     pub async fn open(self: &Arc<Self>) -> Result<()> {
+        self.set_number();
+        claims::listen(self);
         let records = self.store().queues().await?;
         let mut by_attach: Vec<&QueueRecord> = records.iter().collect();
         // What a name subscribed to last is what it comes back to.
@@ -399,6 +405,11 @@ impl Broker {
     /// What a message lives from now on that does not say (P15).
     pub fn set_default_ttl(&self, ttl: Duration) {
         self.default_ttl.store(millis(ttl), Ordering::Relaxed);
+    }
+
+    /// Takes on the number that the store in force gives it; after every change of stores.
+    pub fn set_number(&self) {
+        self.number.store(self.store().number(), Ordering::Relaxed);
     }
 
     /// One round of what the broker does from time to time by itself: idle names, old subscriptions,

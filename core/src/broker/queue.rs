@@ -107,6 +107,7 @@ impl Queue {
             takes_all: true,
             changed_at: 0,
             retry,
+            claims: false,
             store_timeout: engine.config.store_timeout,
         }
     }
@@ -307,6 +308,21 @@ impl Queue {
         self.tell_running(Input::Wake);
     }
 
+    /// Another broker has done something to it.
+    pub(crate) fn look(self: &Arc<Self>) {
+        self.tell_running(Input::Look);
+    }
+
+    /// These entries were settled at another broker.
+    pub(crate) fn settled(self: &Arc<Self>, seqs: Vec<Seq>) {
+        self.tell_running(Input::Over(seqs));
+    }
+
+    /// Somebody has come to another broker for it.
+    pub(crate) fn wanted(self: &Arc<Self>) {
+        self.tell_running(Input::Wanted);
+    }
+
     /// The backlog was dropped from the store: nothing of it goes out any more.
     pub(crate) fn purged(self: &Arc<Self>) {
         self.tell_running(Input::Purged);
@@ -344,10 +360,11 @@ impl Queue {
 
     /// There is something in the inbox.
     fn ring(self: &Arc<Self>, mut inbox: MutexGuard<'_, Inbox>) {
-        let Some(start) = inbox.start.take() else {
+        let Some(mut start) = inbox.start.take() else {
             drop(inbox);
             return self.bell.notify_one();
         };
+        start.claims |= self.engine.store().is_shared();
         inbox.is_stale = false;
         let home = inbox.home.take();
         drop(inbox);

@@ -81,15 +81,18 @@ impl Broker {
         ))
     }
 
-    /// Ascending, also across restarts as long as the wall clock does not go back by more than it ran.
+    /// Ascending, also across restarts as long as the wall clock does not go back by more than it
+    /// ran; no other broker on the store gives the same.
     pub(super) fn next_message(&self, now: Timestamp) -> MessageId {
-        let floor = now.0 << 20;
-        let next = |last: u64| Some(last.saturating_add(1).max(floor));
-        match self
-            .last_message
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
-        {
-            Ok(last) | Err(last) => MessageId(last.saturating_add(1).max(floor)),
+        let floor = now.0 << 10;
+        let following = |last: u64| last.saturating_add(1).max(floor);
+        let next = |last: u64| Some(following(last));
+        let numbers = &self.last_message;
+        match numbers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(last) | Err(last) => {
+                let number = self.number.load(Ordering::Relaxed);
+                MessageId(following(last) << 10 | u64::from(number))
+            }
         }
     }
 

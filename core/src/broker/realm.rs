@@ -23,7 +23,7 @@ use super::routes::Routes;
 use crate::clock::Elapsed;
 use crate::metrics::{Counter, Metrics};
 use crate::model::{ConsumerName, GroupName, Key, ProducerName, RealmId, RetryPolicy};
-use crate::store::{QueueId, QueueKind, QueueRecord, QueueSettings, Seq};
+use crate::store::{LogId, QueueId, QueueKind, QueueRecord, QueueSettings, Seq};
 
 /// See the module.
 pub(super) struct Realm {
@@ -71,6 +71,8 @@ pub(super) struct State {
     pub(super) plain_order: VecDeque<SlotKey>,
     /// By the number in the ids of their live copies.
     pub(super) by_number: HashMap<u64, Arc<Slot>>,
+    /// Keys by the log that their queues read.
+    pub(super) logs: HashMap<LogId, Arc<KeyEntry>>,
     /// Queues without backing, by number.
     pub(super) volatile: HashMap<u64, (SessionId, Arc<Queue>)>,
 }
@@ -244,6 +246,7 @@ impl Realm {
             }),
         });
         entry.set_log(Some(record.log));
+        state.logs.insert(record.log, entry.clone());
         entry.raise_end(record.head);
         if !settings.durable {
             state.plain_order.push_back(slot_key.clone());
@@ -326,6 +329,9 @@ impl Realm {
                 .iter()
                 .any(|group| group.has_queue());
         if !has_more {
+            if let Some(log) = slot.entry.log() {
+                state.logs.remove(&log);
+            }
             slot.entry.set_log(None);
         }
         self.exit(&slot.entry);

@@ -85,13 +85,17 @@ pub(super) fn users(settings: &QueueSettings) -> (Vec<ConsumerName>, bool) {
     (names, meta.more)
 }
 
-/// A queue read at the start: its consumers are known again, though not seen yet (P4). Of several
+/// A queue read at the start, or told of by another broker: its consumers are known again, though not
+/// seen yet (P4); not those that are connected. Of several
 /// queues of a name on one key the one that comes last here is its subscription.
 pub(super) fn recall(state: &mut State, record: &QueueRecord) {
     let (spec, settings) = (&record.spec, &record.spec.settings);
     let key = Arc::new(spec.key.clone());
     let (names, has_more) = users(settings);
     for name in names {
+        if state.consumer_holder(&name).is_some() {
+            continue;
+        }
         let consumer = state.consumers.entry(name.clone());
         let consumer = consumer.or_insert_with(|| Box::new(Consumer::new(name.shared().clone())));
         let is_own = spec.kind == QueueKind::Consumer;

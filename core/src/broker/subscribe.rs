@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::attach::{self, is_current};
 use super::awareness::{self, Mail};
-use super::forget::{self, Gone};
+use super::forget::{self, End, Gone};
 use super::listen::Listener;
 use super::member::Member;
 use super::ports::Action;
@@ -250,7 +250,7 @@ fn make_room(
         let gone = Gone {
             queue: slot.id,
             key: oldest,
-            purge: true,
+            end: End::Evicted,
         };
         realm.forget(state, &gone.key);
         realm.forgotten.add(1);

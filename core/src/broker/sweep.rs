@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Broker;
-use super::forget::{self, Gone};
+use super::forget::{self, End, Gone};
 use super::realm::{Realm, SlotKey};
 use super::remembered;
 use crate::model::{ConsumerName, ProducerName};
@@ -150,7 +150,7 @@ async fn old_queues(broker: &Arc<Broker>, realm: &Arc<Realm>) {
             let gone = Gone {
                 key: key.clone(),
                 queue,
-                purge: true,
+                end: End::Evicted,
             };
             if is_gone {
                 drop(forget::forget(broker, realm, &mut state, gone));

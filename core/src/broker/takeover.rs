@@ -100,7 +100,7 @@ fn taken(name: &ConsumerName) -> Error {
 }
 
 /// Ends a holder's session for a newer one; should it wake, it hears why.
-fn replace(broker: &Arc<Broker>, older: &Arc<Member>, name: &ConsumerName) {
+pub(super) fn replace(broker: &Arc<Broker>, older: &Arc<Member>, name: &ConsumerName) {
     let text = format!(
         "duplicate consumer: a newer connection took over the name {:?}",
         name.as_str()

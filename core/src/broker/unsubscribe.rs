@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::attach;
 use super::awareness::{self, Mail};
-use super::forget::{self, Gone};
+use super::forget::{self, End, Gone};
 use super::member::Member;
 use super::queue;
 use super::realm::{Realm, SlotKey, State};
@@ -227,6 +227,6 @@ pub(super) fn release(
     Some(Gone {
         key: slot_key.clone(),
         queue: slot.id,
-        purge,
+        end: End::of(purge),
     })
 }

@@ -193,8 +193,12 @@ impl Server {
     /// # Errors
     /// `config` for memory in the place of a durable store, or a store that holds something, without
     /// `force`; what opening the new store says; `store_unavailable` if a change is under way
-    /// already. Nothing has changed then.
+    /// already; `store_locked` if other brokers use the store in force. Nothing has changed then.
     pub async fn set_persistence(&self, wish: Persistence) -> Result<Persisted> {
+        if self.store.others() > 0 {
+            let text = "other brokers use the store; stop them before it is changed";
+            return Err(Error::new(ErrorKind::StoreLocked, text));
+        }
         let opening = wish.storage.open_target(self.bounds.clone(), &self.clock);
         let new = opening.await?;
         let durability = new.durability();
@@ -214,6 +218,7 @@ impl Server {
         });
         let copied = swapped.await?;
         *self.storage.lock() = Some(storage);
+        self.broker.set_number();
         if let Some(ttl) = default_ttl {
             self.broker.set_default_ttl(ttl);
         }

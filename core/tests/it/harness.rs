@@ -177,7 +177,7 @@ pub struct Client {
 }
 
 impl Client {
-    async fn open(addr: SocketAddr, verb: &str, name: &str) -> Self {
+    pub async fn open(addr: SocketAddr, verb: &str, name: &str) -> Self {
         let mut ws = Ws::open(addr).await;
         ws.send("40").await;
         assert!(ws.text().await.starts_with("40{"));

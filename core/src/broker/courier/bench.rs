@@ -116,6 +116,7 @@ fn start(maps: &Maps, fresh: bool) -> Start {
         takes_all: true,
         changed_at: 0,
         retry: RetryPolicy::default(),
+        claims: false,
         store_timeout: STORE_TIMEOUT,
     }
 }
@@ -176,6 +177,7 @@ impl Bench {
             filter: None,
             floor: self.maps.log.len() as Seq,
             lost: Arc::new(|_| ()),
+            taken: Arc::new(|| ()),
         };
         let client = self.clients.entry(session).or_insert(Client {
             mode,

@@ -68,6 +68,42 @@ impl Fresh {
         }
     }
 
+    /// Begins anew after `low`; entries up to `head` come from pages.
+    pub(super) fn begin(&mut self, low: Seq, sent_before: Seq, head: Seq) {
+        *self = Self::new(low, sent_before, Vec::new(), false, head);
+    }
+
+    /// From now on everything comes from pages that say what is ours; nothing that waits here is.
+    pub(super) fn share(&mut self, taken: Seq) {
+        let unsent = std::mem::take(&mut self.unsent);
+        *self = Self::new(taken, self.sent_before, unsent, false, Seq::MAX);
+    }
+
+    /// Nothing is ours any more.
+    pub(super) fn let_go(&mut self) {
+        let unsent = std::mem::take(&mut self.unsent);
+        *self = Self::new(self.read, self.sent_before, unsent, true, Seq::MAX);
+    }
+
+    /// A page of a shared queue.
+    pub(super) fn take_page(&mut self, page: Page) {
+        for entry in page.entries {
+            self.read = self.read.max(entry.seq);
+            self.paged.push_back(Next {
+                repeat: entry.attempts > 0,
+                seq: entry.seq,
+                message: entry.message,
+            });
+        }
+        self.head = self.read;
+        self.blind = !page.end;
+    }
+
+    /// Whether there may be entries that we have not heard of.
+    pub(super) fn is_blind(&self) -> bool {
+        self.blind
+    }
+
     /// Everything up to it has been read.
     pub(super) fn read_up_to(&self) -> Seq {
         self.read

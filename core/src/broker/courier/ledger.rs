@@ -11,6 +11,7 @@ use crate::clock::Elapsed;
 use crate::store::{Burial, QueueChange, Seq};
 
 use super::super::queue::{Answer, Outcome};
+use super::backoff::Backoff;
 use super::entry::{Row, Slot, Table};
 
 /// An entry that outlives so many later settlements becomes an exception.
@@ -21,32 +22,6 @@ const LONGEST_PIN: Duration = Duration::from_secs(5);
 const FIRST_BLOCK: u64 = 64;
 /// … to this many.
 const LARGEST_BLOCK: u64 = 1024;
-
-/// Waits between tries of a store call that fails.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Backoff {
-    wait: Duration,
-    /// Not before then.
-    pub(super) until: Option<Elapsed>,
-}
-
-impl Backoff {
-    /// It failed: wait 100 ms, then twice that, up to 5 s.
-    pub(super) fn failed(&mut self, now: Elapsed) {
-        self.wait = (self.wait * 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
-        self.until = Some(now + self.wait);
-    }
-
-    /// It worked.
-    pub(super) fn worked(&mut self) {
-        *self = Self::default();
-    }
-
-    /// Whether a call may be made.
-    pub(super) fn is_over(&self, now: Elapsed) -> bool {
-        self.until.is_none_or(|until| until <= now)
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
@@ -93,6 +68,10 @@ pub(super) struct Ledger {
     waiting: VecDeque<Waiting>,
     writes: u64,
     done_writes: u64,
+    /// What of `done` the low of the writes that have not been answered stands for.
+    below: Vec<Seq>,
+    /// Others have a part of the queue, so that a low says nothing.
+    is_shared: bool,
 }
 
 impl Ledger {
@@ -118,7 +97,44 @@ impl Ledger {
             waiting: VecDeque::new(),
             writes: 0,
             done_writes: 0,
+            below: Vec::new(),
+            is_shared: false,
         }
+    }
+
+    /// Begins anew with a queue that is settled and marked as that.
+    pub(super) fn begin(&mut self, low: Seq, sent: Seq, is_shared: bool) {
+        self.marks.clear();
+        self.open = 0;
+        (self.taken, self.low_written, self.top) = (low, low, 0);
+        (self.sent, self.sent_wanted, self.block) = (sent, sent, FIRST_BLOCK);
+        (self.checkpoint, self.next_check) = (0, None);
+        self.is_shared = is_shared;
+    }
+
+    /// Others have a part of the queue from now on.
+    pub(super) fn share(&mut self) {
+        self.is_shared = true;
+        self.sent_wanted = self.sent;
+        if self.flight.is_none() {
+            self.done.append(&mut self.below);
+        }
+    }
+
+    /// Forgets everything: what was settled and is not known to be written, and who waits for that.
+    pub(super) fn let_go(&mut self) -> (Vec<Seq>, Vec<(Answer, Outcome)>) {
+        let mut settled = std::mem::take(&mut self.below);
+        settled.append(&mut self.flight.take().unwrap_or_default().done);
+        settled.append(&mut self.done);
+        self.purge(self.taken());
+        (self.low_written, self.sent_wanted) = (self.low(), self.sent);
+        (settled, self.take_answers(|_, _| true))
+    }
+
+    /// Nothing behind `sent` has been sent.
+    pub(super) fn unmark(&mut self, sent: Seq) {
+        self.sent = self.sent.min(sent);
+        self.sent_wanted = self.sent;
     }
 
     /// Everything up to it is settled or an exception.
@@ -145,9 +161,20 @@ impl Ledger {
 
     /// `seq` is taken in hand; what lies between it and the one before is not for this queue.
     pub(super) fn open(&mut self, seq: Seq) {
-        self.marks.push_back((seq, Mark::Open));
         self.open += 1;
-        self.taken = seq;
+        // Of a shared queue an earlier one may come later.
+        if seq > self.taken {
+            self.marks.push_back((seq, Mark::Open));
+            self.taken = seq;
+            return;
+        }
+        match self.marks.binary_search_by_key(&seq, |(seq, _)| *seq) {
+            Ok(at) => {
+                self.open -= usize::from(self.marks[at].1 == Mark::Open);
+                self.marks[at].1 = Mark::Open;
+            }
+            Err(at) => self.marks.insert(at, (seq, Mark::Open)),
+        }
     }
 
     /// `seq` is settled.
@@ -246,6 +273,9 @@ impl Ledger {
 
     /// Whether `seq` may be sent; if not, the mark that allows it is written next.
     pub(super) fn may_send(&mut self, seq: Seq) -> bool {
+        if self.is_shared {
+            return true;
+        }
         // The next block is asked for while half of this one is left, so that nobody waits for it.
         if seq + self.block / 2 > self.sent_wanted {
             self.sent_wanted = self.sent_wanted.max(seq - 1) + self.block;
@@ -284,8 +314,19 @@ impl Ledger {
         if self.flight.is_some() || !self.backoff.is_over(now) {
             return None;
         }
-        let low = self.low();
-        self.done.retain(|seq| *seq > low);
+        // Of a shared queue every entry is told.
+        let low = if self.is_shared {
+            self.low_written
+        } else {
+            let low = self.low();
+            let below = &mut self.below;
+            self.done.retain(|seq| {
+                let stays = *seq > low;
+                below.extend((!stays).then_some(*seq));
+                stays
+            });
+            low
+        };
         let nothing = low == self.low_written
             && self.sent_wanted == self.sent
             && self.done.is_empty()
@@ -321,6 +362,7 @@ impl Ledger {
     pub(super) fn written(&mut self) -> (Vec<(Answer, Outcome)>, QueueChange) {
         let change = self.flight.take().unwrap_or_default();
         self.backoff.worked();
+        self.below.clear();
         self.done_writes = self.writes;
         self.low_written = change.low.unwrap_or(self.low_written);
         self.sent = change.sent.unwrap_or(self.sent);
@@ -349,6 +391,9 @@ impl Ledger {
         change.clear.append(&mut self.clear);
         change.bury.append(&mut self.bury);
         (self.done, self.clear, self.bury) = (change.done, change.clear, change.bury);
+        if self.is_shared {
+            self.done.append(&mut self.below);
+        }
     }
 
     /// The queue is gone from the store: nothing will be written any more.
@@ -379,10 +424,12 @@ impl Ledger {
 
     /// Whether everything is written and answered.
     pub(super) fn is_clean(&self) -> bool {
+        let is_low = self.low() == self.low_written;
+        let is_told = |seq: &Seq| *seq <= self.low_written && !self.is_shared;
         self.flight.is_none()
             && self.waiting.is_empty()
-            && self.low() == self.low_written
-            && self.done.iter().all(|seq| *seq <= self.low_written)
+            && (is_low || self.is_shared)
+            && self.done.iter().all(is_told)
             && self.clear.is_empty()
             && self.bury.is_empty()
             && self.dirty.is_empty()

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::{Elapsed, Timestamp};
-use crate::store::{Due, Entry as Stored, Page, PageLimit, Seq, Settled};
+use crate::store::{Due, Entry as Stored, Hold, Page, PageLimit, Seq, Settled};
 use crate::{ErrorKind, Result};
 
 use super::super::queue::{Answer, Outcome, Verdict};
+use super::backoff::Backoff;
 use super::entry::{Entry, Held, Place, Slot};
 use super::keys::MOST_PARKED;
-use super::ledger::Backoff;
 use super::state::State;
 use super::{Effect, Now};
 
@@ -77,6 +77,17 @@ impl Loading {
             looking: false,
             ask_backoff: Backoff::default(),
         }
+    }
+
+    /// Begins anew.
+    pub(super) fn begin(&mut self, has_exceptions: bool) {
+        self.browse_from = has_exceptions.then_some(0);
+        self.next_due = None;
+    }
+
+    /// No exception is ours any more.
+    pub(super) fn let_go(&mut self) {
+        self.begin(false);
     }
 
     /// Exceptions may have come without us.
@@ -179,7 +190,7 @@ impl State {
             loading.looking = true;
             effects.push(Effect::Look { seq: look.seq });
         }
-        if !self.is_backed() || self.seats.is_empty() {
+        if !self.is_backed() || self.seats.is_empty() || !self.claiming.may_read() {
             return;
         }
         if let Some(after) = self.loading.browse_from {
@@ -190,10 +201,13 @@ impl State {
             }
             return;
         }
-        if self.fresh.wants_page() && !self.loading.page && self.loading.page_backoff.is_over(now) {
+        if !self.loading.page
+            && self.loading.page_backoff.is_over(now)
+            && let Some(limit) = self.page_limit()
+        {
             self.loading.page = true;
             let after = self.fresh.read_up_to();
-            effects.push(Effect::Page { after });
+            effects.push(Effect::Page { after, limit });
         }
         let is_due = self
             .loading
@@ -218,9 +232,16 @@ impl State {
         })
     }
 
-    pub(super) fn paged(&mut self, page: Result<Page>) {
+    pub(super) fn paged(&mut self, page: Result<Page>, effects: &mut Vec<Effect>) {
         self.loading.page = false;
         match page {
+            Ok(page) if self.claiming.is_shared() => {
+                self.loading.page_backoff.worked();
+                self.tally.expired += page.expired;
+                self.fresh.take_page(page);
+            }
+            // It was asked for when the queue was still ours.
+            Ok(_) if self.claiming.hold == Hold::Nothing => {}
             Ok(page) => {
                 self.loading.page_backoff.worked();
                 self.tally.expired += page.expired;
@@ -231,8 +252,14 @@ impl State {
                 }
                 self.tidy_skip();
             }
-            Err(error) if error.kind() == ErrorKind::DeliveryUnknown => self.gone(&mut Vec::new()),
-            Err(_) => self.failed_read(|loading| &mut loading.page_backoff),
+            Err(error) if error.kind() == ErrorKind::DeliveryUnknown => self.gone(effects),
+            Err(error) if error.kind() == ErrorKind::Fenced => self.fence(),
+            Err(_) => {
+                self.failed_read(|loading| &mut loading.page_backoff);
+                if self.claiming.is_shared() {
+                    self.give_up(effects);
+                }
+            }
         }
     }
 
@@ -288,6 +315,7 @@ impl State {
                 self.tidy_skip();
                 self.tidy_over();
             }
+            Err(error) if error.kind() == ErrorKind::Fenced => self.fence(),
             Err(_) => self.failed_read(|loading| &mut loading.due_backoff),
         }
     }

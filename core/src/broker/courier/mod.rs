@@ -9,6 +9,8 @@
 //! [`state`] and its parts are a pure state machine: no I/O, no clock, no locks. [`task`] feeds it
 //! and does what it says. Only [`super::queue`] starts one.
 
+mod backoff;
+mod claims;
 mod entry;
 mod fresh;
 mod keys;
@@ -38,7 +40,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::clock::{Elapsed, Timestamp};
 use crate::model::Message;
-use crate::store::{Due, Entry, Page, PageLimit, QueueChange, Seq, Settled};
+use crate::store::{Claim, Due, Entry, Page, PageLimit, QueueChange, Seq, Settled, Wish};
 
 use super::ports::SessionId;
 use super::queue::{Answer, Leave, Outcome, Seat, Verdict};
@@ -91,6 +93,16 @@ pub(super) enum Input {
     Resume(SessionId),
     /// Something in the store may have changed.
     Wake,
+    /// Another broker has done something to the queue.
+    Look,
+    /// Somebody has come to another broker for the queue.
+    Wanted,
+    /// These entries were settled elsewhere.
+    Over(Vec<Seq>),
+    /// See [`Effect::Claim`].
+    Claimed(Result<Claim>),
+    /// See [`Effect::Release`].
+    Released,
     /// The backlog was dropped from the store.
     Purged,
     /// Whether every entry is for this queue has changed for those after this one.
@@ -135,8 +147,14 @@ pub(super) enum Effect {
     Ask(u32),
     /// Tell a session that live copies were dropped.
     Lost { seat: u32, count: u64 },
+    /// Tell a session that somebody has come to another broker for the queue.
+    Taken(u32),
+    /// Ask what of the queue is ours.
+    Claim(Wish),
+    /// Let the queue go.
+    Release { sent: Seq },
     /// Read a page.
-    Page { after: Seq },
+    Page { after: Seq, limit: PageLimit },
     /// Read due exceptions.
     Due(PageLimit),
     /// Look at exceptions by seq, due or not.

@@ -31,7 +31,7 @@ enum Pick {
 impl State {
     /// Hands out what can go.
     pub(super) fn pump(&mut self, effects: &mut Vec<Effect>) {
-        if self.seats.is_empty() || self.loading.is_starting() {
+        if self.seats.is_empty() || self.loading.is_starting() || self.claiming.is_open() {
             return;
         }
         let mut is_first = true;

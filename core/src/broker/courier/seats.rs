@@ -324,6 +324,12 @@ impl Seats {
         !self.order.is_empty()
     }
 
+    /// How many more entries all of them may get.
+    pub(super) fn room(&self) -> usize {
+        let posts = self.iter().filter(|(_, post)| post.fits(0));
+        posts.map(|(_, post)| post.room() as usize).sum()
+    }
+
     /// The session with most room that may get this message; if it is new, with `seq`, not one for
     /// which a live copy waits that came before it.
     pub(super) fn choose(&mut self, message: &Message, seq: Seq) -> Option<u32> {

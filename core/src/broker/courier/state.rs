@@ -10,14 +10,16 @@ use std::time::Duration;
 use crate::ErrorKind;
 use crate::clock::Elapsed;
 use crate::model::RetryPolicy;
-use crate::store::{QueueChange, QueueId, Seq};
+use crate::store::{Hold, QueueChange, QueueId, Seq};
 
 use super::super::ports::SessionId;
 use super::super::queue::{Outcome, QueueSnapshot, Seat};
+use super::backoff::Backoff;
+use super::claims::Claiming;
 use super::entry::{Held, Place, Row, Slot, Table};
 use super::fresh::Fresh;
 use super::keys::Keys;
-use super::ledger::{Backoff, Ledger};
+use super::ledger::Ledger;
 use super::load::Loading;
 use super::seats::Seats;
 use super::{Effect, Input, Now, Tally};
@@ -47,6 +49,8 @@ pub(crate) struct Start {
     pub(crate) changed_at: Seq,
     /// For entries that no session holds.
     pub(crate) retry: RetryPolicy,
+    /// Other brokers may use the store: the queue has to be claimed.
+    pub(crate) claims: bool,
     /// How long an answer waits for its write (P27).
     pub(crate) store_timeout: Duration,
 }
@@ -61,6 +65,7 @@ pub(crate) struct State {
     pub(super) keys: Keys,
     pub(super) ledger: Ledger,
     pub(super) loading: Loading,
+    pub(super) claiming: Claiming,
     /// Given back, in log order.
     pub(super) again: BTreeSet<Slot>,
     /// Retries whose time has come, in that order. May name slots that are elsewhere by now.
@@ -118,6 +123,7 @@ impl State {
             keys: Keys::default(),
             ledger: Ledger::new(start.low, start.marked),
             loading: Loading::new(start.has_exceptions),
+            claiming: Claiming::new(start.claims && start.queue.is_some()),
             again: BTreeSet::new(),
             due: VecDeque::new(),
             suspects: BTreeSet::new(),
@@ -152,6 +158,7 @@ impl State {
             self.on(input, effects);
         }
         self.run_timers();
+        self.ask_claim(effects);
         self.pump(effects);
         self.tell_lost(effects);
         self.read(effects);
@@ -169,8 +176,12 @@ impl State {
             Input::Attach(seat) => {
                 self.start.retry = seat.retry;
                 self.seats.attach(seat);
+                self.come();
             }
             Input::Detach(session, how) => self.detach(session, how),
+            Input::Feed(..) | Input::Missed(_) if self.claiming.is_shared() => self.fresh.doubt(),
+            // Whoever has the queue sees to it.
+            Input::Feed(..) | Input::Missed(_) if self.claiming.hold == Hold::Nothing => {}
             Input::Feed(seq, message) => self.fresh.feed(seq, message),
             Input::Missed(seq) => self.fresh.missed(seq),
             Input::Live {
@@ -192,19 +203,22 @@ impl State {
             }
             Input::Pause(session) => self.pause(session),
             Input::Resume(session) => self.resume(session),
-            Input::Wake => {
-                self.fresh.doubt();
-                self.loading.doubt();
-            }
+            Input::Wake if self.claiming.hold == Hold::Nothing => {}
+            Input::Wake => self.doubt(),
+            Input::Look => self.look(),
+            Input::Wanted => self.wanted(effects),
+            Input::Over(seqs) => self.settled_elsewhere(&seqs),
+            Input::Claimed(claim) => self.claimed(claim, effects),
+            Input::Released => {}
             Input::Purged => self.purge(),
             Input::TakesAll { takes_all, after } => {
-                if self.start.set_takes_all(takes_all, after) {
+                if self.start.set_takes_all(takes_all, after) && self.claiming.hold == Hold::Sole {
                     // What it took before it still takes: the store knows which those are (P5).
                     self.fresh.read_again(after);
                 }
             }
             Input::Offered { seat, position } => self.offered(seat, position, effects),
-            Input::Paged(page) => self.paged(page),
+            Input::Paged(page) => self.paged(page, effects),
             Input::Due(due) => self.due_read(due),
             Input::Browsed(entries) => self.browsed(entries),
             Input::Looked(entries) => self.looked(entries, effects),
@@ -234,7 +248,7 @@ impl State {
     }
 
     fn write(&mut self, effects: &mut Vec<Effect>) {
-        if !self.is_backed() {
+        if !self.is_backed() || !self.claiming.may_write() {
             return;
         }
         for seq in self.ledger.overdue(self.now.elapsed) {
@@ -271,6 +285,10 @@ impl State {
                 self.leave_to_store(&change);
             }
             Err(error) if error.kind() == ErrorKind::DeliveryUnknown => self.gone(effects),
+            Err(error) if error.kind() == ErrorKind::Fenced => {
+                self.ledger.not_written(&mut self.held, self.now.elapsed);
+                self.fence();
+            }
             Err(_) => {
                 self.tally.store_failures += 1;
                 self.ledger.not_written(&mut self.held, self.now.elapsed);
@@ -323,7 +341,10 @@ impl State {
     /// an ordering key.
     pub(crate) fn has_ahead(&self) -> bool {
         let stored = self.is_backed()
-            && (!self.fresh.is_caught_up() || self.loading.is_starting() || !self.again.is_empty());
+            && (!self.fresh.is_caught_up()
+                || self.loading.is_starting()
+                || self.claiming.is_open()
+                || !self.again.is_empty());
         // What has a key that is held must not pass by.
         stored || !self.live.is_empty() || !self.keys.is_empty()
     }
@@ -367,6 +388,7 @@ impl State {
         [
             timer,
             self.ledger.deadline(self.now.elapsed),
+            self.claiming.deadline(),
             self.loading.deadline(self.now),
         ]
         .into_iter()

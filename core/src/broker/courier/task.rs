@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::Result;
 use crate::model::Message;
-use crate::store::{Due, Entry, Page, PageLimit, Pending, QueueId, Settled};
+use crate::store::{Claim, Due, Entry, Page, PageLimit, Pending, QueueId, Settled};
 
 use super::super::engine::Counters;
 use super::super::ports::Content;
@@ -46,6 +46,10 @@ pub(crate) async fn run(queue: Arc<Queue>, start: Start) {
             continue;
         }
         if task.state.is_finished() && task.calls.is_empty() {
+            if let Some(effect) = task.state.release() {
+                task.perform(effect, moment(&task.queue));
+                continue;
+            }
             match task.queue.end(task.state) {
                 None => return,
                 Some(state) => task.state = state,
@@ -73,6 +77,8 @@ struct Calls {
     look: Option<Pending<Vec<Entry>>>,
     write: Option<Pending<()>>,
     settle: Option<Pending<Vec<Settled>>>,
+    claim: Option<Pending<Claim>>,
+    release: Option<Pending<()>>,
 }
 
 impl Calls {
@@ -83,10 +89,14 @@ impl Calls {
             && self.look.is_none()
             && self.write.is_none()
             && self.settle.is_none()
+            && self.claim.is_none()
+            && self.release.is_none()
     }
 
     /// Takes what has been answered.
     fn poll(&mut self, context: &mut Context<'_>, inputs: &mut Vec<Input>) {
+        poll_one(&mut self.release, context, inputs, released);
+        poll_one(&mut self.claim, context, inputs, Input::Claimed);
         poll_one(&mut self.write, context, inputs, Input::Written);
         poll_one(&mut self.settle, context, inputs, Input::Settled);
         poll_one(&mut self.browse, context, inputs, Input::Browsed);
@@ -121,6 +131,11 @@ fn keep<T>(
         Some(answer) => inputs.push(input(answer)),
         None => *call = Some(pending),
     }
+}
+
+/// What has not been let go now is so with the lease.
+fn released(_: Result<()>) -> Input {
+    Input::Released
 }
 
 struct Task {
@@ -175,6 +190,12 @@ impl Task {
                 }
                 return;
             }
+            Effect::Taken(seat) => {
+                if let Some(seat) = self.state.seat(seat) {
+                    (seat.taken)();
+                }
+                return;
+            }
             Effect::Answer(answer, outcome) => return answer(outcome),
             // The machine of a queue without a store asks for none of the others.
             _ => match self.queue.id() {
@@ -185,8 +206,16 @@ impl Task {
         let id: QueueId = id;
         let calls = &mut self.calls;
         match effect {
-            Effect::Page { after } => {
-                let page = store.page(id, after, PageLimit::default(), now.wall);
+            Effect::Claim(wish) => {
+                let claim = store.claim(id, wish);
+                keep(claim, &mut calls.claim, inputs, Input::Claimed);
+            }
+            Effect::Release { sent } => {
+                let release = store.release(id, sent);
+                keep(release, &mut calls.release, inputs, released);
+            }
+            Effect::Page { after, limit } => {
+                let page = store.page(id, after, limit, now.wall);
                 keep(page, &mut calls.page, inputs, Input::Paged);
             }
             Effect::Due(limit) => {
@@ -213,7 +242,11 @@ impl Task {
                 let settled = store.settle(id, seqs);
                 keep(settled, &mut calls.settle, inputs, Input::Settled);
             }
-            Effect::Send { .. } | Effect::Ask(_) | Effect::Lost { .. } | Effect::Answer(..) => {}
+            Effect::Send { .. }
+            | Effect::Ask(_)
+            | Effect::Lost { .. }
+            | Effect::Taken(_)
+            | Effect::Answer(..) => {}
         }
     }
 

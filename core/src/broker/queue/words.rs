@@ -50,6 +50,8 @@ pub(crate) struct Seat {
     /// Hears how many live copies for it were dropped because too many waited, once there is room
     /// again (P23).
     pub(crate) lost: Arc<dyn Fn(u64) + Send + Sync>,
+    /// Hears that somebody has come to another broker for the queue.
+    pub(crate) taken: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// How a session left.

@@ -8,4 +8,6 @@ mod relay;
 mod rig;
 mod same;
 pub mod server;
+mod storm;
 mod troubles;
+mod two;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// Bytes left until the cut; below zero: no cut.
 #[derive(Default)]
@@ -13,6 +14,8 @@ struct Budget {
     there: AtomicI64,
     back: AtomicI64,
     cuts: AtomicU64,
+    /// Nothing passes, and no connection lives.
+    is_blocked: watch::Sender<bool>,
 }
 
 pub struct Relay {
@@ -36,9 +39,11 @@ impl Relay {
                     let Ok(far) = TcpStream::connect(("127.0.0.1", target)).await else {
                         return;
                     };
+                    let mut blocked = budget.is_blocked.subscribe();
                     let ((near_in, near_out), (far_in, far_out)) =
                         (near.into_split(), far.into_split());
                     tokio::select! {
+                        _ = blocked.wait_for(|is_blocked| *is_blocked) => {}
                         () = carry(near_in, far_out, &budget.there) => {}
                         () = carry(far_in, near_out, &budget.back) => {}
                     }
@@ -57,6 +62,15 @@ impl Relay {
     /// Cuts once so many more bytes have come from the server.
     pub fn cut_back(&self, after: i64) {
         self.budget.back.store(after, Ordering::SeqCst);
+    }
+
+    /// Ends every connection, and lets no new one through until [`Relay::unblock`].
+    pub fn block(&self) {
+        self.budget.is_blocked.send_replace(true);
+    }
+
+    pub fn unblock(&self) {
+        self.budget.is_blocked.send_replace(false);
     }
 
     /// How many connections have ended.

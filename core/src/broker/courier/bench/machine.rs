@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::store::Claim;
 use crate::{Error, ErrorKind};
 
 use super::super::super::ports::SessionId;
@@ -172,12 +173,16 @@ impl Bench {
                 self.clients.get_mut(&session).unwrap().asked = true;
                 return;
             }
+            Effect::Taken(_) => return,
             Effect::Lost { count, .. } => return self.lost.push(count),
             Effect::Answer(answer, outcome) => return answer(outcome),
-            Effect::Page { after } => {
+            Effect::Page { after, .. } => {
                 let page = self.maps.page(after, self.page);
                 Input::Paged(self.or_fail(|_| page))
             }
+            // The queues of these tests are one broker's own.
+            Effect::Claim(_) => Input::Claimed(Ok(Claim::sole())),
+            Effect::Release { .. } => Input::Released,
             Effect::Due(limit) => {
                 let due = self.maps.due(limit, self.now.wall);
                 Input::Due(self.or_fail(|_| due))

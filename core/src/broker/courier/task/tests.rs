@@ -187,6 +187,7 @@ impl Rig {
             filter: None,
             floor: 0,
             lost: Arc::new(|_| ()),
+            taken: Arc::new(|| ()),
         };
         self.queue.attach(seat, false);
         line

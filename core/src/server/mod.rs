@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::protocol::outbound;
 use crate::session::{Frames, Links, SessionConfig, Sessions};
-use crate::store::{Bounds, Durability, SharedStore, Store as _, StoreHealth, SwapStore};
+use crate::store::{Bounds, Durability, Purpose, SharedStore, Store as _, StoreHealth, SwapStore};
 use crate::transport::{self, Transport};
 use crate::{Error, ErrorKind, Result};
 
@@ -50,6 +50,7 @@ pub struct Server {
     storage: parking_lot::Mutex<Option<Storage>>,
     state: StateFile,
     bounds: Bounds,
+    store_timeout: Duration,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     links: Arc<Links>,
@@ -66,11 +67,11 @@ impl Server {
     /// [`SqliteStore::open`](crate::store::SqliteStore::open).
     pub async fn start(mut config: ServerConfig) -> Result<Self> {
         let state = StateFile::of(&config);
-        state.apply(&mut config)?;
+        let purpose = state.apply(&mut config)?;
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
-        let store = Arc::new(SwapStore::new(open_store(&config).await?, clock.clone()));
+        let store = Arc::new(SwapStore::new(open_store(&config, purpose).await?, clock.clone()));
         let broker_config = broker_config(&config);
         let broker = Broker::new(
             broker_config,
@@ -104,6 +105,7 @@ impl Server {
             }),
             state,
             bounds: config.bounds,
+            store_timeout: config.broker.store_timeout,
             clock,
             metrics,
             links,
@@ -182,7 +184,15 @@ impl Server {
     /// `force`; what opening the new store says; `store_unavailable` if a change is under way
     /// already. Nothing has changed then.
     pub async fn set_persistence(&self, wish: Persistence) -> Result<Persisted> {
-        let opening = wish.storage.open_target(self.bounds.clone(), &self.clock);
+        let left = self.storage.lock().clone().unwrap_or_default();
+        if wish.storage.is_same_redis(&left) {
+            let why = format!("messages wait in {} already", left.place());
+            return Err(Error::new(ErrorKind::StoreLocked, why));
+        }
+        let bounds = self.bounds.clone();
+        let opening =
+            wish.storage
+                .open(Purpose::TakeCopy, bounds, self.store_timeout, &self.clock);
         let new = opening.await?;
         let durability = new.durability();
         if let Err(error) = wish.check(self.store.durability(), durability) {
@@ -192,7 +202,6 @@ impl Server {
         let (store, state) = (self.store.clone(), self.state.clone());
         let place = wish.storage.place();
         let (name, storage) = (wish.storage.name(), wish.storage.clone());
-        let left = self.storage.lock().clone().unwrap_or_default();
         let (force, default_ttl) = (wish.force, wish.default_ttl);
         // There, so that it comes to its end whoever asked.
         let swapped = self.housekeeping.run(async move {
@@ -273,14 +282,14 @@ impl Server {
     }
 }
 
-async fn open_store(config: &ServerConfig) -> Result<SharedStore> {
+async fn open_store(config: &ServerConfig, purpose: Purpose) -> Result<SharedStore> {
     if let Some(store) = &config.store {
         return Ok(store.clone());
     }
     let bounds = config.bounds.clone();
     config
         .storage
-        .open(bounds, config.broker.store_timeout, &config.clock)
+        .open(purpose, bounds, config.broker.store_timeout, &config.clock)
         .await
 }
 

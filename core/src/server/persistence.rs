@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
 #[cfg(feature = "redis")]
-use crate::store::RedisStore;
-use crate::store::{Bounds, Copied, Durability, MemoryStore, SharedStore};
+use crate::store::{RedisOptions, RedisStore};
+use crate::store::{Bounds, Copied, Durability, MemoryStore, Purpose, SharedStore};
 #[cfg(feature = "sqlite")]
 use crate::store::{SqliteOptions, SqliteStore, Synchronous};
 use crate::{Error, ErrorKind, Result};
@@ -69,53 +69,41 @@ impl Storage {
                 Some(path) => format!("sqlite {}", absolute(path).display()),
                 None => "sqlite in memory".to_owned(),
             },
-            // Its address may hold a password.
             #[cfg(feature = "redis")]
-            Self::Redis(_) => "redis".to_owned(),
+            Self::Redis(options) => format!("redis {} ({})", options.shown(), options.prefix),
         }
     }
 
-    /// As the store that leads.
+    /// Whether both are the same keys of the same Redis, as far as options tell.
+    pub(super) fn is_same_redis(&self, other: &Self) -> bool {
+        match (self, other) {
+            #[cfg(feature = "redis")]
+            (Self::Redis(a), Self::Redis(b)) => (&a.url, &a.prefix) == (&b.url, &b.prefix),
+            _ => false,
+        }
+    }
+
+    /// As a store for this purpose.
     pub(super) async fn open(
         &self,
+        purpose: Purpose,
         bounds: Bounds,
         timeout: Duration,
         clock: &Arc<dyn Clock>,
     ) -> Result<SharedStore> {
-        let _ = (clock, timeout);
+        let _ = (clock, timeout, purpose);
         Ok(match self {
             Self::Memory => Arc::new(MemoryStore::new(bounds)),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(options) => {
-                Arc::new(SqliteStore::open(options.clone(), bounds, clock.clone()).await?)
+                let options = options.clone();
+                Arc::new(SqliteStore::open_for(purpose, options, bounds, clock.clone()).await?)
             }
             #[cfg(feature = "redis")]
             Self::Redis(options) => {
                 let mut options = options.clone();
                 options.timeout = timeout;
-                Arc::new(RedisStore::open(options, bounds, clock.clone()).await?)
-            }
-        })
-    }
-
-    /// As a store that is to take in another one.
-    pub(super) async fn open_target(
-        &self,
-        bounds: Bounds,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<SharedStore> {
-        let _ = clock;
-        Ok(match self {
-            Self::Memory => Arc::new(MemoryStore::new(bounds)),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(options) => {
-                let opening = SqliteStore::open_target(options.clone(), bounds, clock.clone());
-                Arc::new(opening.await?)
-            }
-            #[cfg(feature = "redis")]
-            Self::Redis(_) => {
-                let why = "messages cannot be moved to Redis or from there yet";
-                return Err(Error::new(ErrorKind::StoreUnsupported, why));
+                Arc::new(RedisStore::open_for(purpose, options, bounds, clock.clone()).await?)
             }
         })
     }
@@ -151,6 +139,10 @@ impl Persistence {
             let busy = u64::try_from(busy_timeout.as_millis()).unwrap_or(u64::MAX);
             options.insert("busy_timeout".to_owned(), busy.into());
         }
+        #[cfg(feature = "redis")]
+        if let Storage::Redis(redis) = &self.storage {
+            redis_members(redis, &mut options);
+        }
         if let Some(ttl) = self.default_ttl {
             options.insert("default_ttl".to_owned(), ttl.as_secs_f64().into());
         }
@@ -170,6 +162,17 @@ impl Persistence {
             return Err(Error::new(ErrorKind::Config, why));
         }
         Ok(())
+    }
+}
+
+#[cfg(feature = "redis")]
+fn redis_members(redis: &RedisOptions, options: &mut Map<String, Value>) {
+    let texts = [("url", Some(&redis.url)), ("prefix", Some(&redis.prefix))];
+    for (name, text) in texts.into_iter().chain([("sentinel", redis.sentinel.as_ref())]) {
+        options.extend(text.map(|text| (name.to_owned(), text.as_str().into())));
+    }
+    for (name, flag) in [("cluster", redis.cluster), ("strict", redis.strict)] {
+        options.insert(name.to_owned(), flag.into());
     }
 }
 
@@ -218,7 +221,12 @@ impl StateFile {
         let mut part = self.0.clone().into_os_string();
         part.push(".part");
         let written = (|| {
-            let mut file = File::create(&part)?;
+            let mut making = File::options();
+            making.write(true).create(true).truncate(true);
+            // The address of a Redis may hold a password.
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut making, 0o600);
+            let mut file = making.open(&part)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&part, &self.0)?;
@@ -232,10 +240,10 @@ impl StateFile {
         written.map_err(|error: std::io::Error| self.failed("cannot be written", error))
     }
 
-    /// Lets what was chosen last stand in the place of what is configured.
-    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<()> {
+    /// Lets what was chosen last stand in the place of what is configured; what that is opened for.
+    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<Purpose> {
         let Some((wish, left)) = self.read()? else {
-            return Ok(());
+            return Ok(Purpose::Lead);
         };
         let configured = match &config.store {
             Some(_) => "a store of its own".to_owned(),
@@ -263,6 +271,6 @@ impl StateFile {
         if let Some(ttl) = wish.default_ttl {
             config.broker.default_ttl = ttl;
         }
-        Ok(())
+        Ok(Purpose::Chosen)
     }
 }

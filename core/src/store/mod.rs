@@ -39,6 +39,7 @@ mod simple;
 mod sqlite;
 mod state;
 mod swap;
+mod turns;
 mod types;
 
 use std::path::PathBuf;
@@ -274,11 +275,17 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Everything has come: from here on the store answers as the one that it is a copy of. Ids
-    /// are the same, and none is given twice.
+    /// are the same, and none is given twice. Until [`lead`](Store::lead) it still is a copy, which
+    /// another import may drop.
     ///
     /// Errors: `StoreCorrupt` for rows that do not fit together; `StoreUnsupported`.
     fn end_import(&self) -> Pending<()> {
         Pending::ready(Err(no_copies()))
+    }
+
+    /// What has come leads from now on.
+    fn lead(&self) -> Pending<()> {
+        Pending::ready(Ok(()))
     }
 
     /// Notes where everything has moved to, so that it is not opened again by mistake (P28).
@@ -296,6 +303,17 @@ fn no_copies() -> Error {
         ErrorKind::StoreUnsupported,
         "this store can neither be copied nor take a copy",
     )
+}
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be the broker's store.
+    Lead,
+    /// The same, as what was chosen last: a whole copy that did not come to lead does so now.
+    Chosen,
+    /// To take in another store.
+    TakeCopy,
 }
 
 fn not_empty() -> Error {

@@ -248,6 +248,10 @@ impl SwapStore {
                 copied.queues = new.queues().await?.len() as u64;
                 commit()?;
                 self.flip(Arc::clone(new));
+                if let Err(error) = new.lead().await {
+                    // The next start knows that it was chosen.
+                    tracing::warn!(%error, "the new store does not know yet that it leads");
+                }
                 drop(pause);
                 copied.pause = self.clock.elapsed().saturating_sub(began);
                 return Ok(copied);
@@ -467,6 +471,10 @@ impl Store for SwapStore {
 
     fn end_import(&self) -> Pending<()> {
         self.call(|store| store.end_import())
+    }
+
+    fn lead(&self) -> Pending<()> {
+        self.call(|store| store.lead())
     }
 
     fn moved(&self, to: &str) -> Pending<()> {

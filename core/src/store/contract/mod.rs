@@ -174,6 +174,8 @@ macro_rules! store_contract {
             what_changes_during_a_copy_is_copied
             a_store_that_holds_something_takes_no_copy
             an_export_ends_with_its_cursor_or_the_next_one
+            a_copy_that_does_not_lead_is_dropped_by_the_next
+            a_queue_that_has_changed_its_class_is_copied
         }
     };
     ($make:path) => {

@@ -431,6 +431,34 @@ impl Store for RedisStore {
         }
     }
 
+    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
+        self.detach(move |lanes| tell::export(lanes, after, limit))
+    }
+
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        self.detach(move |lanes| async move { take::begin(&lanes, replace).await })
+    }
+
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        self.detach(move |lanes| async move { take::import(&lanes, records).await })
+    }
+
+    fn end_import(&self) -> Pending<()> {
+        self.detach(|lanes| async move { take::end(&lanes).await })
+    }
+
+    fn lead(&self) -> Pending<()> {
+        self.detach(|lanes| async move {
+            lanes.takes_copy.store(false, Ordering::Release);
+            leads::lead(&lanes.hub).await
+        })
+    }
+
+    fn moved(&self, to: &str) -> Pending<()> {
+        let to = to.to_owned();
+        self.detach(move |lanes| async move { leads::moved(&lanes.hub, &to).await })
+    }
+
     fn close(&self) -> Pending<()> {
         let (sender, receiver) = oneshot::channel();
         let lanes = self.lanes.clone();

@@ -6,16 +6,21 @@
 
 mod answers;
 mod args;
+mod copies;
 mod flow;
 mod hub;
 mod lane;
 mod lanes;
+mod leads;
 mod link;
 mod names;
 mod options;
 mod script;
 mod start;
+mod take;
+mod tell;
 mod thread;
+mod told;
 mod trouble;
 
 use std::future::Future;
@@ -36,7 +41,8 @@ use super::types::{
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
     StoreCounters, StoreHealth,
 };
-use super::{Pending, Store};
+use super::record::{ExportCursor, Exported, Record};
+use super::{Pending, Purpose, Store};
 use answers::{Fields, strange};
 use args::{Args, millis};
 use hub::Hub;
@@ -100,6 +106,16 @@ impl RedisStore {
         bounds: Bounds,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
+        Self::open_for(Purpose::Lead, options, bounds, clock).await
+    }
+
+    /// The same for what it is to be used for.
+    pub(crate) async fn open_for(
+        purpose: Purpose,
+        options: RedisOptions,
+        bounds: Bounds,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         let hub = Arc::new(Hub::new(options, bounds, clock)?);
         let lines = hub.clone();
         let thread = Thread::start(async move { lines.idle(CLOSED_LINES).await })?;
@@ -109,6 +125,7 @@ impl RedisStore {
             .run(async move {
                 let durability = start::check(&opening.hub).await?;
                 opening.load().await?;
+                leads::check(&opening, purpose).await?;
                 Ok(durability)
             })
             .await
@@ -166,8 +183,24 @@ impl RedisStore {
         Pending::waiting(async move { read(&lane, answer.await?) })
     }
 
-    /// Does something in several steps, whether anybody waits for it or not.
+    /// Does something in several steps that a copy must wait for, whether anybody waits for it or not.
     fn spawn<T, F>(&self, work: impl FnOnce(Arc<Lanes>) -> F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let step = self.hub().step();
+        self.detach(|lanes| {
+            let work = work(lanes);
+            async move {
+                let _step = step;
+                work.await
+            }
+        })
+    }
+
+    /// Does something in several steps, whether anybody waits for it or not.
+    fn detach<T, F>(&self, work: impl FnOnce(Arc<Lanes>) -> F) -> Pending<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,

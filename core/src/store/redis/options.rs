@@ -20,6 +20,8 @@ pub struct RedisOptions {
     pub sentinel: Option<String>,
     /// Start only if Redis never evicts keys; false (P1).
     pub strict: bool,
+    /// Open it even if its messages have moved to another store; false (P28).
+    pub force: bool,
     /// How long a call waits for Redis, with all repeats; 5 s.
     pub timeout: Duration,
 }
@@ -32,6 +34,7 @@ impl Default for RedisOptions {
             cluster: false,
             sentinel: None,
             strict: false,
+            force: false,
             timeout: Duration::from_secs(5),
         }
     }
@@ -81,7 +84,7 @@ impl RedisOptions {
     }
 
     /// The address without user and password.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let hidden = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
             _ => url.to_owned(),

@@ -105,6 +105,7 @@ end
 local function set_uid(uid, id, now)
   call('HSET', P .. 'u', uid, num(now) .. ' ' .. id)
   call('RPUSH', P .. 'ul', num(now) .. ' ' .. uid)
+  note('u:' .. uid)
 end
 
 local function end_uids(now, span, most, budget)
@@ -115,6 +116,8 @@ local function end_uids(now, span, most, budget)
     local at, uid = string.match(oldest, '^(%d+) (.*)$')
     if now - tonumber(at) < span and call('LLEN', P .. 'ul') <= most then break end
     call('LPOP', P .. 'ul')
+    local m = meta()
+    m.up = (m.up or 0) + 1
     local kept = call('HGET', P .. 'u', uid)
     if kept and string.match(kept, '^(%d+)') == at then call('HDEL', P .. 'u', uid) end
     ended = ended + 1
@@ -134,6 +137,7 @@ local function save_marks()
       mark.new = nil
       call('SET', P .. 'i:' .. instance, mp(mark))
       call('ZADD', P .. 'il', mark.us, instance)
+      note('m:' .. instance)
     end
   end
 end

@@ -67,11 +67,14 @@ impl Server {
     /// [`SqliteStore::open`](crate::store::SqliteStore::open).
     pub async fn start(mut config: ServerConfig) -> Result<Self> {
         let state = StateFile::of(&config);
-        let purpose = state.apply(&mut config)?;
+        let (purpose, left) = state.apply(&mut config)?;
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
-        let store = Arc::new(SwapStore::new(open_store(&config, purpose).await?, clock.clone()));
+        let store = Arc::new(SwapStore::new(
+            open_store(&config, purpose).await?,
+            clock.clone(),
+        ));
         let broker_config = broker_config(&config);
         let broker = Broker::new(
             broker_config,
@@ -81,6 +84,15 @@ impl Server {
             metrics.clone(),
         );
         let housekeeping = Housekeeping::start()?;
+        if let Some(left) = left {
+            let noting = left.note_moved(config.storage.place(), clock.clone());
+            housekeeping
+                .run(async move {
+                    noting.await;
+                    Ok(())
+                })
+                .await?;
+        }
         let opening = broker.clone();
         housekeeping
             .run(async move { opening.open().await })
@@ -190,9 +202,9 @@ impl Server {
             return Err(Error::new(ErrorKind::StoreLocked, why));
         }
         let bounds = self.bounds.clone();
-        let opening =
-            wish.storage
-                .open(Purpose::TakeCopy, bounds, self.store_timeout, &self.clock);
+        let opening = wish
+            .storage
+            .open(Purpose::TakeCopy, bounds, self.store_timeout, &self.clock);
         let new = opening.await?;
         let durability = new.durability();
         if let Err(error) = wish.check(self.store.durability(), durability) {

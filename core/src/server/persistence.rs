@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
+use crate::store::{Bounds, Copied, Durability, MemoryStore, Purpose, SharedStore};
 #[cfg(feature = "redis")]
 use crate::store::{RedisOptions, RedisStore};
-use crate::store::{Bounds, Copied, Durability, MemoryStore, Purpose, SharedStore};
 #[cfg(feature = "sqlite")]
 use crate::store::{SqliteOptions, SqliteStore, Synchronous};
 use crate::{Error, ErrorKind, Result};
@@ -74,12 +74,61 @@ impl Storage {
         }
     }
 
+    /// In the words of the server's options.
+    fn to_options(&self) -> Value {
+        let mut options = Map::new();
+        #[cfg(feature = "sqlite")]
+        if let Self::Sqlite(sqlite) = self {
+            let SqliteOptions {
+                path,
+                synchronous,
+                busy_timeout,
+                ..
+            } = sqlite;
+            let path = path.as_deref().map(absolute);
+            let name = path
+                .as_ref()
+                .map_or(":memory:".into(), |path| path.to_string_lossy());
+            options.insert("filename".to_owned(), name.into());
+            let synchronous = match synchronous {
+                Synchronous::Full => "full",
+                Synchronous::Normal => "normal",
+            };
+            options.insert("synchronous".to_owned(), synchronous.into());
+            let busy = u64::try_from(busy_timeout.as_millis()).unwrap_or(u64::MAX);
+            options.insert("busy_timeout".to_owned(), busy.into());
+        }
+        #[cfg(feature = "redis")]
+        if let Self::Redis(redis) = self {
+            redis_members(redis, &mut options);
+        }
+        json!({ "storage": self.name(), "storage_options": Value::Object(options) })
+    }
+
     /// Whether both are the same keys of the same Redis, as far as options tell.
     pub(super) fn is_same_redis(&self, other: &Self) -> bool {
         match (self, other) {
             #[cfg(feature = "redis")]
             (Self::Redis(a), Self::Redis(b)) => (&a.url, &a.prefix) == (&b.url, &b.prefix),
             _ => false,
+        }
+    }
+
+    /// Says there that everything has moved to `place`, if whoever moved it ended before that.
+    pub(super) async fn note_moved(self, place: String, clock: Arc<dyn Clock>) {
+        let noted = match self {
+            Self::Memory => Ok(()),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => match options.path {
+                Some(path) => SqliteStore::note_moved(&path, &place),
+                None => Ok(()),
+            },
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => RedisStore::note_moved(options, clock.clone(), &place).await,
+        };
+        let _ = clock;
+        if let Err(error) = noted {
+            tracing::warn!(%error, "the old store does not know that its messages have moved");
         }
     }
 
@@ -114,43 +163,18 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 impl Persistence {
-    /// In the words of the server's options, with the database that was left; paths are absolute,
-    /// for the next start may be elsewhere.
+    /// In the words of the server's options, with the store that was left; paths are absolute, for the
+    /// next start may be elsewhere.
     fn to_options(&self, left: &Storage) -> String {
-        let mut options = Map::new();
-        #[cfg(feature = "sqlite")]
-        if let Storage::Sqlite(sqlite) = &self.storage {
-            let SqliteOptions {
-                path,
-                synchronous,
-                busy_timeout,
-                ..
-            } = sqlite;
-            let path = path.as_deref().map(absolute);
-            let name = path
-                .as_ref()
-                .map_or(":memory:".into(), |path| path.to_string_lossy());
-            options.insert("filename".to_owned(), name.into());
-            let synchronous = match synchronous {
-                Synchronous::Full => "full",
-                Synchronous::Normal => "normal",
-            };
-            options.insert("synchronous".to_owned(), synchronous.into());
-            let busy = u64::try_from(busy_timeout.as_millis()).unwrap_or(u64::MAX);
-            options.insert("busy_timeout".to_owned(), busy.into());
-        }
-        #[cfg(feature = "redis")]
-        if let Storage::Redis(redis) = &self.storage {
-            redis_members(redis, &mut options);
-        }
-        if let Some(ttl) = self.default_ttl {
+        let mut state = self.storage.to_options();
+        if let (Some(ttl), Some(options)) =
+            (self.default_ttl, state["storage_options"].as_object_mut())
+        {
             options.insert("default_ttl".to_owned(), ttl.as_secs_f64().into());
         }
-        let state = json!({
-            "storage": self.storage.name(),
-            "storage_options": Value::Object(options),
-            "moved_from": left.path().map(|path| path.to_string_lossy().into_owned()),
-        });
+        if left.place() != Storage::Memory.place() {
+            state["moved_from"] = left.to_options();
+        }
         format!("{state:#}\n")
     }
 
@@ -168,7 +192,10 @@ impl Persistence {
 #[cfg(feature = "redis")]
 fn redis_members(redis: &RedisOptions, options: &mut Map<String, Value>) {
     let texts = [("url", Some(&redis.url)), ("prefix", Some(&redis.prefix))];
-    for (name, text) in texts.into_iter().chain([("sentinel", redis.sentinel.as_ref())]) {
+    for (name, text) in texts
+        .into_iter()
+        .chain([("sentinel", redis.sentinel.as_ref())])
+    {
         options.extend(text.map(|text| (name.to_owned(), text.as_str().into())));
     }
     for (name, flag) in [("cluster", redis.cluster), ("strict", redis.strict)] {
@@ -194,7 +221,7 @@ impl StateFile {
     ///
     /// # Errors
     /// `config` for a file that cannot be read, or that names a database that is not there.
-    fn read(&self) -> Result<Option<(Persistence, Option<PathBuf>)>> {
+    fn read(&self) -> Result<Option<(Persistence, Option<Storage>)>> {
         let text = match fs::read_to_string(&self.0) {
             Ok(text) => text,
             Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
@@ -211,8 +238,9 @@ impl StateFile {
             return Err(self.failed("names a database", why));
         }
         let state: Value = serde_json::from_str(&text).unwrap_or_default();
-        let left = state.get("moved_from").and_then(Value::as_str);
-        Ok(Some((wish, left.map(PathBuf::from))))
+        let left = state.get("moved_from").map(Value::to_string);
+        let left = left.and_then(|left| Persistence::from_options(&left).ok());
+        Ok(Some((wish, left.map(|(left, _)| left.storage))))
     }
 
     /// Remembers a choice: either all of it is on the disk then, or nothing has changed.
@@ -230,20 +258,23 @@ impl StateFile {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&part, &self.0)?;
-            // The name is on the disk only with its directory.
-            #[cfg(unix)]
-            if let Some(folder) = self.0.parent() {
-                File::open(folder)?.sync_all()?;
-            }
             Ok(())
         })();
+        // The name is on the disk only with its directory; it holds in any case.
+        #[cfg(unix)]
+        if let (Ok(()), Some(folder)) = (&written, self.0.parent())
+            && let Err(error) = File::open(folder).and_then(|folder| folder.sync_all())
+        {
+            tracing::warn!(%error, "a power cut may undo the change of the store");
+        }
         written.map_err(|error: std::io::Error| self.failed("cannot be written", error))
     }
 
-    /// Lets what was chosen last stand in the place of what is configured; what that is opened for.
-    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<Purpose> {
+    /// Lets what was chosen last stand in the place of what is configured; what that is opened for,
+    /// and what was left for it.
+    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<(Purpose, Option<Storage>)> {
         let Some((wish, left)) = self.read()? else {
-            return Ok(Purpose::Lead);
+            return Ok((Purpose::Lead, None));
         };
         let configured = match &config.store {
             Some(_) => "a store of its own".to_owned(),
@@ -257,20 +288,11 @@ impl StateFile {
                 self.0.display()
             );
         }
-        #[cfg(feature = "sqlite")]
-        if let Some(left) = left {
-            // It ended before it could be said there.
-            if let Err(error) = SqliteStore::note_moved(&left, &chosen) {
-                tracing::warn!(%error, "the old store does not know that its messages have moved");
-            }
-        }
-        #[cfg(not(feature = "sqlite"))]
-        let _ = left;
         config.storage = wish.storage;
         config.store = None;
         if let Some(ttl) = wish.default_ttl {
             config.broker.default_ttl = ttl;
         }
-        Ok(Purpose::Chosen)
+        Ok((Purpose::Chosen, left))
     }
 }

@@ -272,11 +272,19 @@ pub async fn a_copy_that_does_not_lead_is_dropped_by_the_next(make: Make<'_>) {
     finish(&rig.store, &copy, None).await;
     copy.begin_import(false).await.unwrap();
     finish(&rig.store, &copy, None).await;
-    assert_eq!(seen(&copy).await, seen(&rig.store).await, "nothing is there twice");
+    assert_eq!(
+        seen(&copy).await,
+        seen(&rig.store).await,
+        "nothing is there twice"
+    );
     copy.lead().await.unwrap();
     let error = copy.begin_import(false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
-    assert_eq!(seen(&copy).await, seen(&rig.store).await, "what leads stays");
+    assert_eq!(
+        seen(&copy).await,
+        seen(&rig.store).await,
+        "what leads stays"
+    );
 }
 
 pub async fn a_queue_that_has_changed_its_class_is_copied(make: Make<'_>) {
@@ -302,7 +310,8 @@ async fn changed_class(from: Make<'_>, to: Make<'_>) {
         if round % 3 == 1 {
             let first = 6 * round + 2;
             for queue in rig.store.queues().await.unwrap() {
-                rig.change(queue.queue, done(&[first, first + 3, first + 4])).await;
+                rig.change(queue.queue, done(&[first, first + 3, first + 4]))
+                    .await;
             }
         }
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use redis::Value;
 
+use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::RealmId;
-use crate::Result;
 
 use super::super::types::{LogId, Seq};
 use super::answers::{self, Fields, strange};

@@ -212,7 +212,8 @@ impl Flow {
             epoch: self.epoch,
             number: from.unwrap_or(self.last + 1),
         };
-        lane.tag.store(self.tag.unwrap_or_default(), Ordering::Release);
+        lane.tag
+            .store(self.tag.unwrap_or_default(), Ordering::Release);
         let mut args = Args::new();
         args.flag(self.hub.is_told.load(Ordering::Acquire));
         let cmd = script::command(Script::Begin, false, place, &[&args]);

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
@@ -234,7 +234,11 @@ impl Lanes {
         Ok(())
     }
 
-    pub(super) async fn maintain(self: &Arc<Self>, budget: usize, now: Timestamp) -> Result<Maintained> {
+    pub(super) async fn maintain(
+        self: &Arc<Self>,
+        budget: usize,
+        now: Timestamp,
+    ) -> Result<Maintained> {
         tell::look_after(self).await?;
         let mut done = Maintained::default();
         let mut expired = BTreeMap::new();

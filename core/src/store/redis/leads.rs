@@ -145,6 +145,12 @@ pub(super) async fn give_up(hub: &Hub) {
     let _ = tokio::time::timeout(GIVING_UP, drop_mark(hub, ALIVE)).await;
 }
 
+/// The same, if that does not stand there yet.
+pub(super) async fn note_moved(hub: &Hub, to: &str) -> Result<()> {
+    let noted = say(hub, &["SET", &hub.key(MOVED), to, "NX"]).await;
+    noted.map(|_| ())
+}
+
 async fn holds_something(lanes: &Arc<Lanes>) -> Result<bool> {
     for lane in lanes.all() {
         let args = lanes.args("holds", Timestamp(0));

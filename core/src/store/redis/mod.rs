@@ -35,13 +35,13 @@ use crate::clock::{Clock, Timestamp};
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::record::{ExportCursor, Exported, Record};
 use super::settings;
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
     StoreCounters, StoreHealth,
 };
-use super::record::{ExportCursor, Exported, Record};
 use super::{Pending, Purpose, Store};
 use answers::{Fields, strange};
 use args::{Args, millis};
@@ -107,6 +107,19 @@ impl RedisStore {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         Self::open_for(Purpose::Lead, options, bounds, clock).await
+    }
+
+    /// Notes in a Redis that this broker has left where its messages have moved to (P28).
+    ///
+    /// # Errors
+    /// `store_unavailable` if it cannot be reached.
+    pub(crate) async fn note_moved(
+        options: RedisOptions,
+        clock: Arc<dyn Clock>,
+        to: &str,
+    ) -> Result<()> {
+        let hub = Hub::new(options, Bounds::default(), clock)?;
+        leads::note_moved(&hub, to).await
     }
 
     /// The same for what it is to be used for.

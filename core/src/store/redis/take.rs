@@ -194,12 +194,14 @@ impl Taking {
         };
         match record {
             Record::Log(log) => Ok(Some(log.realm)),
-            Record::Entry(entry) => {
-                must(self.realm_of_log(entry.log), "the log of an entry is unknown")
-            }
-            Record::Queue(queue) => {
-                must(self.realm_of_log(queue.log), "the log of a queue is unknown")
-            }
+            Record::Entry(entry) => must(
+                self.realm_of_log(entry.log),
+                "the log of an entry is unknown",
+            ),
+            Record::Queue(queue) => must(
+                self.realm_of_log(queue.log),
+                "the log of a queue is unknown",
+            ),
             Record::Exception(exception) => must(
                 self.realm_of_queue(exception.queue),
                 "the queue of an exception is unknown",
@@ -308,7 +310,8 @@ fn put_gone(args: &mut Args, gone: &Gone) {
         }
         Gone::Letter { queue, seq, .. } => {
             let queue = QueueId(queue);
-            args.text("g0").text(&letter_name(DeadLetterId { queue, seq }));
+            args.text("g0")
+                .text(&letter_name(DeadLetterId { queue, seq }));
         }
         Gone::Delayed { message } => {
             args.text("d0").id(message);
@@ -335,7 +338,8 @@ fn put_exception(args: &mut Args, row: &ExceptionRecord) {
 fn put_letter(args: &mut Args, row: &LetterRecord) {
     let (queue, seq) = (QueueId(row.queue), row.seq);
     let message = &row.message;
-    args.text("g").text(&letter_name(DeadLetterId { queue, seq }));
+    args.text("g")
+        .text(&letter_name(DeadLetterId { queue, seq }));
     args.text(&row.key.encode())
         .number(kind_number(row.kind).into())
         .text(&row.name)

@@ -370,11 +370,7 @@ impl Told {
 
     /// As a row in which numbers up to the last segment are seqs. `guaranteed`: seq and number among
     /// the guaranteed of those entries that [`Told::unclear`] asks for.
-    pub(super) fn record(
-        self,
-        queue: QueueId,
-        guaranteed: &[(Seq, u64)],
-    ) -> Result<ReaderRecord> {
+    pub(super) fn record(self, queue: QueueId, guaranteed: &[(Seq, u64)]) -> Result<ReaderRecord> {
         let tail = self.tail()?;
         let shift = |number: u64| number.saturating_sub(tail.number) + tail.seq;
         let (low, done) = match self.low >= tail.number {
@@ -408,7 +404,11 @@ impl Told {
     /// Low and settled runs of a queue with waiting entries before its last segment.
     fn renumbered(&self, tail: Segment, guaranteed: &[(Seq, u64)]) -> (u64, Vec<Run>) {
         let is_waiting = |number: u64| {
-            number > self.low && !self.done.iter().any(|run| (run.0..=run.1).contains(&number))
+            number > self.low
+                && !self
+                    .done
+                    .iter()
+                    .any(|run| (run.0..=run.1).contains(&number))
         };
         let mut settled: Vec<Run> = Vec::new();
         let mut settle = |first: Seq, last: Seq| match settled.last_mut() {
@@ -417,7 +417,10 @@ impl Told {
             _ => {}
         };
         // What comes before the first segment is passed.
-        settle(0, self.segments.first().map_or(self.joined, |first| first.seq));
+        settle(
+            0,
+            self.segments.first().map_or(self.joined, |first| first.seq),
+        );
         for (at, segment) in self.segments.iter().enumerate() {
             let next = self.segments.get(at + 1);
             let end = next.map_or(u64::MAX, |next| next.number);

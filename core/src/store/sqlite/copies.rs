@@ -40,7 +40,7 @@ pub(super) fn check_leads(conn: &Connection, path: &Path, purpose: Purpose) -> R
         let is_cut = match copying.as_deref() {
             None => false,
             Some(WHOLE) => purpose != Purpose::Chosen,
-            Some(_) => number("SELECT count(*) FROM realm")? > 0,
+            Some(_) => purpose == Purpose::Chosen || number("SELECT count(*) FROM realm")? > 0,
         };
         Ok((text(conn, "moved")?, is_cut))
     };

@@ -5,4 +5,6 @@ mod relay;
 mod rig;
 mod same;
 pub mod server;
+#[cfg(unix)]
+mod swap;
 mod troubles;

@@ -1,9 +1,9 @@
 //! The command with a SQLite store, from outside: killed, full, and what it does to the disk.
 
-mod crash;
+pub mod crash;
 mod full;
-mod load;
-mod process;
-mod swap;
+pub mod load;
+pub mod process;
+pub mod swap;
 #[cfg(target_os = "linux")]
 mod sync;

@@ -8,12 +8,13 @@ use std::fs::{self, File};
 use std::io::{ErrorKind as IoKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
-use crate::store::{Bounds, Copied, Durability, MemoryStore, Purpose, SharedStore};
+use crate::store::{Bounds, Copied, Durability, MemoryStore, Purpose, SharedStore, StoreHealth};
 #[cfg(feature = "redis")]
 use crate::store::{RedisOptions, RedisStore};
 #[cfg(feature = "sqlite")]
@@ -24,6 +25,32 @@ use super::config::{ServerConfig, Storage};
 
 /// The name of the state file in the data directory.
 pub const STATE_FILE: &str = "restante.state.json";
+
+/// Whether the server is on its fallback.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OnFallback(Arc<AtomicBool>);
+
+impl OnFallback {
+    pub(super) fn set(&self, is_on: bool) {
+        self.0.store(is_on, Ordering::Release);
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// What health says beside what the store does.
+    pub(super) fn show(&self, health: &mut StoreHealth) {
+        if self.is_on() {
+            health.is_degraded = true;
+            health.warnings.push(
+                "Redis was away at the start: messages wait in the fallback file until it is back"
+                    .to_owned(),
+            );
+        }
+        health.figures.push(("fallback", self.is_on().into()));
+    }
+}
 
 /// Where messages are to wait from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,6 +227,13 @@ fn redis_members(redis: &RedisOptions, options: &mut Map<String, Value>) {
     }
     for (name, flag) in [("cluster", redis.cluster), ("strict", redis.strict)] {
         options.insert(name.to_owned(), flag.into());
+    }
+    if let Some(path) = redis.fallback.as_deref().map(absolute) {
+        options.insert("fallback".to_owned(), "sqlite".into());
+        let name = path.to_string_lossy();
+        options.insert("fallback_filename".to_owned(), name.into());
+        let probe = u64::try_from(redis.probe_timeout.as_millis()).unwrap_or(u64::MAX);
+        options.insert("probe_timeout".to_owned(), probe.into());
     }
 }
 

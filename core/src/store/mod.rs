@@ -23,6 +23,7 @@
 
 #[cfg(feature = "testing")]
 pub mod contract;
+pub mod fallback;
 #[cfg(feature = "testing")]
 pub mod faulty;
 mod leasing;
@@ -286,6 +287,15 @@ pub trait Store: Send + Sync + 'static {
     /// What has come leads from now on.
     fn lead(&self) -> Pending<()> {
         Pending::ready(Ok(()))
+    }
+
+    /// Adds what another store remembers of producers and of users' ids to what this one does: rows of
+    /// [`Record::Mark`] and [`Record::Uid`], of a realm that goes by this name here.
+    ///
+    /// Errors: `StoreUnsupported`.
+    fn remember(&self, realm: &RealmId, marks: Vec<Record>) -> Pending<()> {
+        let _ = (realm, marks);
+        Pending::ready(Err(no_copies()))
     }
 
     /// Notes where everything has moved to, so that it is not opened again by mistake (P28).

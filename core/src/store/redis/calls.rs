@@ -454,6 +454,14 @@ impl Store for RedisStore {
         })
     }
 
+    fn remember(&self, realm: &RealmId, marks: Vec<Record>) -> Pending<()> {
+        let lane = self.lanes.of(realm);
+        let args = take::marks(&marks);
+        self.detach(
+            move |lanes| async move { lanes.copy(&lane, "remember", args).await.map(|_| ()) },
+        )
+    }
+
     fn moved(&self, to: &str) -> Pending<()> {
         let to = to.to_owned();
         self.detach(move |lanes| async move { leads::moved(&lanes.hub, &to).await })

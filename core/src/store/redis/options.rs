@@ -1,6 +1,7 @@
 //! How a Redis is reached and what of it is ours. Knows no file format.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, Result};
@@ -22,6 +23,10 @@ pub struct RedisOptions {
     pub strict: bool,
     /// Open it even if its messages have moved to another store; false (P28).
     pub force: bool,
+    /// A SQLite file that a server begins with if Redis is away then, until it is back; none.
+    pub fallback: Option<PathBuf>,
+    /// How long such a server waits for Redis before it does; 5 s.
+    pub probe_timeout: Duration,
     /// How long a call waits for Redis, with all repeats; 5 s.
     pub timeout: Duration,
 }
@@ -35,6 +40,8 @@ impl Default for RedisOptions {
             sentinel: None,
             strict: false,
             force: false,
+            fallback: None,
+            probe_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(5),
         }
     }

@@ -293,6 +293,13 @@ fn put(args: &mut Args, record: &Record) {
     }
 }
 
+/// What [`Store::remember`](super::super::Store::remember) asks for.
+pub(super) fn marks(marks: &[Record]) -> Args {
+    let mut args = Args::new();
+    marks.iter().for_each(|mark| put(&mut args, mark));
+    args
+}
+
 fn put_gone(args: &mut Args, gone: &Gone) {
     match *gone {
         Gone::Realm { .. } => {}

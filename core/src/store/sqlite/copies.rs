@@ -76,6 +76,21 @@ pub(super) fn note_moved(path: &Path, to: &str) -> Result<()> {
     note().map_err(|error| says(path, &error))
 }
 
+/// Whether a database that nobody has open is marked as moved.
+pub(super) fn has_moved(path: &Path) -> Result<bool> {
+    if !path.exists() {
+        return Ok(false);
+    }
+    let _lock = Lock::take(path)?;
+    let read = || -> rusqlite::Result<bool> {
+        let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let tables = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'";
+        let has_tables = conn.query_row(tables, [], |row| row.get::<_, i64>(0))? > 0;
+        Ok(has_tables && text(&conn, "moved")?.is_some())
+    };
+    read().map_err(|error| says(path, &error))
+}
+
 /// Ends a whole copy: it leads from now on.
 pub(super) fn lead(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute("DELETE FROM meta WHERE k = 'copying'", [])?;

@@ -86,6 +86,15 @@ impl SqliteStore {
         Self::open_for(Purpose::Lead, options, bounds, clock).await
     }
 
+    /// Whether everything has moved from a database that nobody has open to another store (P28); one
+    /// that is not there has nothing to move.
+    ///
+    /// # Errors
+    /// `store_locked` if another broker uses it; what SQLite says.
+    pub fn has_moved(path: &std::path::Path) -> Result<bool> {
+        copies::has_moved(path)
+    }
+
     /// Notes in a database that nobody has open where its messages have moved to (P28).
     ///
     /// # Errors

@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::super::state::tests::{realm, spec};
-use super::super::types::Bounds;
+use super::super::types::{Append, Bounds, QueueId, QueueRecord};
 use super::super::{LogId, MemoryStore};
 use super::*;
-use crate::clock::TestClock;
-use crate::model::Message;
+use crate::clock::{TestClock, Timestamp};
+use crate::model::{Message, MessageId};
 
 const ALL: PageLimit = PageLimit {
     entries: usize::MAX,

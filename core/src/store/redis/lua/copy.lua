@@ -288,6 +288,36 @@ local function end_queues()
   return ''
 end
 
+-- --- What another store remembers ---
+
+-- As `take_mark`, added to what is known of the instance.
+local function add_mark()
+  local instance, used, highest = following(), number(), number()
+  local missing, ids = {}, {}
+  for first, last in string.gmatch(following(), '(%d+)-(%d+)') do
+    missing[#missing + 1] = { tonumber(first), tonumber(last) }
+  end
+  for n, id in string.gmatch(following(), '(%d+) (%d+)') do ids[tonumber(n)] = id end
+  local told = { ms = missing }
+  for n = max(highest - BITS + 1, 0), highest do
+    if not is_missing(told, n) then set_number(instance, n, ids[n], used, math.huge) end
+  end
+end
+
+local function add_uid()
+  local uid, id = following(), following()
+  local time = number()
+  if not call('HGET', P .. 'u', uid) then set_uid(uid, id, time) end
+end
+
+local function remember()
+  while ARGV[at] do
+    if following() == 'm' then add_mark() else add_uid() end
+  end
+  save_marks()
+  return ''
+end
+
 -- --- Dropping all ---
 
 -- A bite of all there is; whether there may be more.
@@ -310,7 +340,7 @@ end
 
 local does = {
   note_on = note_on, note_off = note_off, notes = notes, spoil = spoil, take = take, end_logs = end_logs,
-  end_queues = end_queues, wipe = wipe,
+  end_queues = end_queues, remember = remember, wipe = wipe,
 }
 local answer = does[WHAT]()
 save()

@@ -83,8 +83,10 @@ local function set_number(instance, number, id, now, idle)
   mark.ms = runs
   mark.us = max(mark.us, now)
   mark.new = mark.new or {}
-  mark.new[mark.c % IDS] = num(number) .. ' ' .. id
-  mark.c = mark.c + 1
+  if id then
+    mark.new[mark.c % IDS] = num(number) .. ' ' .. id
+    mark.c = mark.c + 1
+  end
 end
 
 local function end_instances(now, idle, most, budget)
@@ -133,7 +135,7 @@ local function save_marks()
         fields[#fields + 1] = place
         fields[#fields + 1] = text
       end
-      call('HSET', P .. 'in:' .. instance, unpack(fields))
+      if #fields > 0 then call('HSET', P .. 'in:' .. instance, unpack(fields)) end
       mark.new = nil
       call('SET', P .. 'i:' .. instance, mp(mark))
       call('ZADD', P .. 'il', mark.us, instance)

@@ -255,8 +255,10 @@ impl Telling {
             self.add(realm, What::Realm);
         }
         for lane in all {
-            let is_touched = lane.is_touched.swap(false, Ordering::AcqRel);
-            while is_touched {
+            if !lane.is_touched.swap(false, Ordering::AcqRel) {
+                continue;
+            }
+            loop {
                 let mut args = Args::new();
                 args.size(NOTES);
                 let answer = lanes.copy(&lane, "notes", args).await?;

@@ -30,7 +30,7 @@ fn message(id: u64) -> Message {
         extras: None,
         produced: now(),
         expires: Some(now().plus(Duration::from_secs(3600))),
-        guaranteed: id % 2 == 0,
+        guaranteed: id.is_multiple_of(2),
         key: None,
     }
 }
@@ -91,18 +91,12 @@ async fn waiting(store: &SharedStore, queue: &QueueRecord) -> Vec<(u64, u32)> {
     ids.collect()
 }
 
-#[tokio::test]
-async fn a_stand_in_is_merged_behind_what_was_there_with_all_that_had_happened() {
-    let (from, to) = (stand_in().await, redis().await);
-    let old = to.open(spec("a"), now()).await.unwrap();
-    let away = to.open(spec("b"), now()).await.unwrap();
-    for id in 1..=3 {
-        put(&to, item(id, &old)).await;
-    }
+/// Something of everything in a stand-in, some of which two resends repeat.
+async fn fill(from: &SharedStore) -> [Append; 2] {
     let new = from.open(spec("a"), now()).await.unwrap();
     assert!(new.queue.0 > FIRST_NUMBER && new.log.0 > FIRST_NUMBER);
     for id in 11..=20 {
-        put(&from, item(id, &new)).await;
+        put(from, item(id, &new)).await;
     }
     let numbered = Append {
         mark: Some(("i".into(), 7)),
@@ -112,13 +106,13 @@ async fn a_stand_in_is_merged_behind_what_was_there_with_all_that_had_happened()
         uid: Some("u".into()),
         ..item(22, &new)
     };
-    put(&from, numbered.clone()).await;
-    put(&from, named.clone()).await;
+    put(from, numbered.clone()).await;
+    put(from, named.clone()).await;
     let held = Append {
         due: Some(now().plus(Duration::from_secs(60))),
         ..Append::new(realm(), Arc::new(message(30)), Vec::new())
     };
-    put(&from, held).await;
+    put(from, held).await;
     let happened = QueueChange {
         low: Some(2),
         sent: Some(6),
@@ -133,7 +127,19 @@ async fn a_stand_in_is_merged_behind_what_was_there_with_all_that_had_happened()
         }],
         ..QueueChange::default()
     };
-    change(&from, &new, happened).await;
+    change(from, &new, happened).await;
+    [numbered, named]
+}
+
+#[tokio::test]
+async fn a_stand_in_is_merged_behind_what_was_there_with_all_that_had_happened() {
+    let (from, to) = (stand_in().await, redis().await);
+    let old = to.open(spec("a"), now()).await.unwrap();
+    let away = to.open(spec("b"), now()).await.unwrap();
+    for id in 1..=3 {
+        put(&to, item(id, &old)).await;
+    }
+    let resends = fill(&from).await;
 
     let merged = merge(&from, &to).await;
     let again = merge(&from, &to).await;
@@ -176,7 +182,7 @@ async fn a_stand_in_is_merged_behind_what_was_there_with_all_that_had_happened()
         .await
         .unwrap();
     assert_eq!(held.len(), 1);
-    for item in [numbered, named] {
+    for item in resends {
         let item = Append {
             logs: vec![old.log],
             ..item

@@ -786,6 +786,8 @@ export interface StoreStats {
   /** `at` in milliseconds since 1970. */
   last_error: { at: number; message: string } | null;
   warnings: string[];
+  /** Redis was away at the start, and messages wait in the fallback file. */
+  fallback?: 1;
   /** Calls of a store in Redis that wait, and that were sent again. */
   waiting_calls?: number;
   repeated_calls?: number;
@@ -976,6 +978,18 @@ export interface RedisStoreOptions {
   cluster?: boolean;
   /** Start only if Redis never evicts keys. Default false. */
   strict?: boolean;
+  /** Open it although its messages have moved to another store. Default false. */
+  force?: boolean;
+  /** Begin with a SQLite file if Redis is away at the start, until it is back. Default: refuse to start. */
+  fallback?: 'sqlite' | false;
+  /** That file. Default `'restante.fallback.sqlite'`. */
+  fallback_filename?: string;
+  fallbackFilename?: string;
+  fallback_path?: string;
+  fallbackPath?: string;
+  /** Milliseconds that Redis may take to answer before that. Default 5000. */
+  probe_timeout?: number;
+  probeTimeout?: number;
   default_ttl?: Duration;
   defaultTtl?: Duration;
 }

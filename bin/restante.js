@@ -12,13 +12,15 @@ const USAGE = `usage: restante serve [options]
   --synchronous S what confirmed messages survive (RESTANTE_SYNCHRONOUS): full (default), power
                   loss too; normal, the process being killed
   --url U         where redis is (RESTANTE_REDIS_URL, or redis://127.0.0.1:6379)
+  --fallback S    where messages wait if redis is away at the start (RESTANTE_FALLBACK): sqlite
+  --fallback-filename F  in which file then (RESTANTE_FALLBACK_FILENAME, or restante.fallback.sqlite)
   --options JSON  more options (RESTANTE_OPTIONS), as \`new Server(options)\` takes them
   --help  --version`;
 
 /** Flags and variables of each store. */
 const FLAGS = {
   sqlite: { filename: 'RESTANTE_FILENAME', synchronous: 'RESTANTE_SYNCHRONOUS' },
-  redis: { url: 'RESTANTE_REDIS_URL' },
+  redis: { url: 'RESTANTE_REDIS_URL', fallback: 'RESTANTE_FALLBACK', fallback_filename: 'RESTANTE_FALLBACK_FILENAME' },
 };
 
 function settings() {
@@ -31,6 +33,8 @@ function settings() {
       filename: { type: 'string' },
       synchronous: { type: 'string' },
       url: { type: 'string' },
+      fallback: { type: 'string' },
+      'fallback-filename': { type: 'string' },
       options: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
       version: { type: 'boolean', short: 'v' },
@@ -46,7 +50,7 @@ function settings() {
   const { store, storageOptions, ...rest } = more;
   const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
   const said = {};
-  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = values[name] ?? env[variable];
+  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = values[name.replace('_', '-')] ?? env[variable];
   const storage_options = { ...(more.storage_options ?? storageOptions), ...JSON.parse(JSON.stringify(said)) };
   return { options: { ...rest, port: port ?? more.port, host: host ?? more.host, storage, storage_options } };
 }

@@ -80,8 +80,9 @@ class Server extends EventEmitter {
 
   /** What `restante.state.json` has chosen beats the options (P28). */
   #tellStore(asked) {
-    const { storage } = this.getStats().store;
-    if (this.#store === null && storage !== asked) this.logger.warn?.(`restante: the store in force is ${storage}, as restante.state.json says, not ${asked}`);
+    const { storage, fallback } = this.getStats().store;
+    if (fallback) this.logger.error?.('restante: Redis is away: messages wait in the fallback file until it is back');
+    else if (this.#store === null && storage !== asked) this.logger.warn?.(`restante: the store in force is ${storage}, as restante.state.json says, not ${asked}`);
   }
 
   /** What the store cannot hold of the promises is said once. */

@@ -18,6 +18,11 @@ const REDIS = {
   sentinel: kinds.text,
   cluster: kinds.flag,
   strict: kinds.flag,
+  force: kinds.sure,
+  fallback: kinds.one('sqlite', false),
+  fallback_filename: kinds.text,
+  fallback_path: kinds.text,
+  probe_timeout: kinds.count(1, 2 ** 32 - 1),
   default_ttl: kinds.span,
 };
 

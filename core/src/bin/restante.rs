@@ -44,6 +44,12 @@ struct Serve {
     /// The address of `redis`; `redis://127.0.0.1:6379` if not given.
     #[arg(long, env = "RESTANTE_REDIS_URL", hide_env_values = true)]
     url: Option<String>,
+    /// Where messages wait if `redis` is away at the start, until it is back: `sqlite`.
+    #[arg(long, env = "RESTANTE_FALLBACK")]
+    fallback: Option<String>,
+    /// The file for that; `restante.fallback.sqlite` if not given.
+    #[arg(long, env = "RESTANTE_FALLBACK_FILENAME")]
+    fallback_filename: Option<String>,
     /// I/O threads; 1 up to two cores, else half the cores, at most 4.
     #[arg(long, env = "RESTANTE_THREADS")]
     threads: Option<usize>,
@@ -125,6 +131,8 @@ fn options(serve: &Serve) -> Result<String> {
         ("filename", &serve.filename),
         ("synchronous", &serve.synchronous),
         ("url", &serve.url),
+        ("fallback", &serve.fallback),
+        ("fallback_filename", &serve.fallback_filename),
     ];
     let name = match options.contains_key("storageOptions") {
         true => "storageOptions",

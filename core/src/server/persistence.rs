@@ -47,8 +47,8 @@ impl OnFallback {
                 "Redis was away at the start: messages wait in the fallback file until it is back"
                     .to_owned(),
             );
+            health.figures.push(("fallback", 1));
         }
-        health.figures.push(("fallback", self.is_on().into()));
     }
 }
 

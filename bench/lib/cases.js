@@ -3,6 +3,7 @@
 const { start, measure } = require('./peers');
 const { spread, median, keeps } = require('./figures');
 const { nodeToNode } = require('./node-clients');
+const { STORES, round } = require('./stores');
 
 /** One measurement against a server started for it alone. */
 async function once(name, mode, options) {
@@ -41,12 +42,12 @@ const cpuAgainst = (peer, options, target) => ({
 });
 
 /** CPU per message at growing sizes against the first one; rounds are interleaved. */
-const growth = (sizes, unit, probe) => ({
+const growth = (sizes, unit, probe, target = { max: 1.5 }) => ({
   needs: ['load', 'ours'],
   unit,
-  target: { max: 1.5 },
+  target,
   async run({ pairs, cpu, quick }) {
-    const used = quick ? sizes.slice(0, -1) : sizes;
+    const used = quick && sizes.length > 2 ? sizes.slice(0, -1) : sizes;
     const measured = used.map(() => []);
     for (let round = 0; round < pairs; round++) {
       for (const [at, size] of used.entries()) measured[at].push(await probe(size, { cpu, quick }));
@@ -124,6 +125,18 @@ const CASES = {
     if (line.confirmed !== count || line.drained !== count + queued) throw new Error(JSON.stringify(line));
     return { enqueue: line.enq_cpu_s_per_1m, drain: line.drain_cpu_s_per_1m };
   }),
+  ...STORES,
+  'cpu-by-queued-sqlite': growth(
+    [0, 1_000_000],
+    'server CPU seconds per million confirmed messages',
+    async (size, { quick }) => {
+      const count = quick ? 50_000 : 100_000;
+      const queued = Math.max(0, (quick ? size / 10 : size) - count);
+      const line = await round('restante-sqlite', { queued, drain: 0 }, count);
+      return { enqueue: line.enq_cpu_s_per_1m };
+    },
+    { max: 1.2 },
+  ),
 };
 
 /** Rates over sockets with the memory store. */

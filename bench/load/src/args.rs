@@ -6,7 +6,7 @@ use crate::wire::Dialect;
 
 /// Everything a mode may ask for; each getter names its own default.
 pub struct Args {
-    /// `thr`, `lat`, `idle`, `conf` or `dur`.
+    /// `thr`, `lat`, `idle`, `conf`, `dur` or `disk`.
     pub mode: String,
     pairs: HashMap<String, String>,
 }
@@ -82,7 +82,7 @@ impl Args {
 pub fn usage(what: &str) -> ! {
     eprintln!("{what}");
     eprintln!(
-        "usage: load thr|lat|idle|conf|dur --dialect sio|nats --port N [--host H] [--pid SERVER_PID]"
+        "usage: load thr|lat|idle|conf|dur|disk --dialect sio|nats --port N [--host H] [--pid SERVER_PID]"
     );
     eprintln!("  all   --name LABEL --payload BYTES");
     eprintln!(
@@ -90,7 +90,10 @@ pub fn usage(what: &str) -> ! {
     );
     eprintln!("  lat   --consumers C --rate MESSAGES_A_SECOND --secs S");
     eprintln!("  idle  --conns K --secs S");
-    eprintln!("  conf  --count N --window W --ack 0|1 --queued N --drain 0|1 --max SECONDS");
+    eprintln!(
+        "  conf  --count N --window W --consumers C --ack 0|1 --queued N --drain 0|1 --max SECONDS"
+    );
     eprintln!("  dur   --count N --max SECONDS");
+    eprintln!("  disk  --dir FOLDER --secs S");
     std::process::exit(2)
 }

@@ -1,5 +1,6 @@
-//! Mode `conf` (Socket.IO only): confirmed, guaranteed messages with `--window` unanswered, to a
-//! durable consumer that is away; then it returns and drains (`--ack 1`: acknowledging each).
+//! Mode `conf`: confirmed, guaranteed messages with `--window` unanswered, to a durable consumer
+//! that is away (`--consumers N`: so many of them); then the first one returns and drains (`--ack 1`:
+//! acknowledging each). In the NATS dialect: to a JetStream stream in a file, and its consumer.
 //!
 //! `--queued N` first fills the queue with N messages that are not counted, so that the price of a
 //! message can be compared between an empty and a long queue.
@@ -10,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::conn::{Conn, Wish, Writer};
-use crate::process::{cpu_seconds, resident_kib};
+use crate::process::{cpu_seconds, peak_kib, resident_kib};
 use crate::pump::{Pump, Tally, Watch};
 use crate::stream::quantile_us;
-use crate::wire::{self, Template};
+use crate::wire::{self, Dialect, Template};
 
 const EVENT: &str = "conf";
 const CONSUMER: &str = "conf1";
@@ -34,7 +35,10 @@ pub fn confirmed(args: &Args) -> String {
     let mut producer = Conn::open(args);
     producer.produce();
     producer.settle();
-    producer.want = b"43".to_vec();
+    match args.dialect() {
+        Dialect::SocketIo => producer.want = b"43".to_vec(),
+        Dialect::Nats => producer.listen("acks", false),
+    }
     let mut line = Line::new(args, producer);
     line.send(queued, 1000);
     let (cpu, begin) = (cpu_seconds(pid), Instant::now());
@@ -60,7 +64,7 @@ pub fn confirmed(args: &Args) -> String {
         }
     };
     format!(
-        r#"{{"peer":"{}","mode":"conf","payload":{},"window":{},"ack":{},"queued":{queued},"count":{count},"confirmed":{confirmed},"confirmed_per_s":{:.0},"p50_us":{:.0},"p99_us":{:.0},"drained":{drained},"drain_per_s":{:.0},"reordered":{reordered},"enq_cpu_s_per_1m":{:.3},"drain_cpu_s_per_1m":{:.3},"rss0_kb":{before},"rss_queued_kb":{full}}}"#,
+        r#"{{"peer":"{}","mode":"conf","payload":{},"window":{},"ack":{},"queued":{queued},"count":{count},"confirmed":{confirmed},"confirmed_per_s":{:.0},"p50_us":{:.0},"p99_us":{:.0},"drained":{drained},"drain_per_s":{:.0},"reordered":{reordered},"enq_cpu_s_per_1m":{:.3},"drain_cpu_s_per_1m":{:.3},"rss0_kb":{before},"rss_queued_kb":{full},"peak_kb":{}}}"#,
         args.name(),
         args.payload(),
         args.number("window", 256),
@@ -71,17 +75,52 @@ pub fn confirmed(args: &Args) -> String {
         per_second(drained, drain_seconds),
         per_million(fill_cpu, confirmed),
         per_million(drain_cpu, drained),
+        peak_kib(pid),
     )
 }
 
 fn leave_a_subscription(args: &Args, wish: Wish) {
     let mut conn = Conn::open(args);
-    conn.consume(CONSUMER, EVENT, wish);
+    if args.dialect() == Dialect::Nats {
+        let stream = format!(r#"{{"name":"S","subjects":["{EVENT}"],"storage":"file"}}"#);
+        conn.request("$JS.API.STREAM.CREATE.S", &stream);
+        return;
+    }
+    for number in 2..=args.number("consumers", 1) {
+        leave(Conn::open(args), &format!("conf{number}"), wish);
+    }
+    leave(conn, CONSUMER, wish);
+    // The name must be free again before it returns; half a second of quiet is part of the mode.
+    sleep(Duration::from_millis(500));
+}
+
+fn leave(mut conn: Conn, name: &str, wish: Wish) {
+    conn.consume(name, EVENT, wish);
     conn.settle();
     conn.text("41");
-    drop(conn);
-    // The name must be free again before it returns; a second of quiet is part of the mode.
-    sleep(Duration::from_millis(500));
+}
+
+/// The consumer is there again.
+fn come_back(args: &Args, conn: &mut Conn, wish: Wish) {
+    if args.dialect() == Dialect::SocketIo {
+        return conn.consume(CONSUMER, EVENT, wish);
+    }
+    let policy = if wish.ack {
+        r#""explicit","max_ack_pending":1024"#
+    } else {
+        r#""none""#
+    };
+    let consumer = format!(
+        r#"{{"stream_name":"S","config":{{"durable_name":"{CONSUMER}","deliver_subject":"out","ack_policy":{policy}}}}}"#
+    );
+    // Subscribed before it is made, or what comes at once would be lost.
+    let mut maker = Conn::open(args);
+    conn.listen("out", wish.ack);
+    conn.settle();
+    maker.request(
+        &format!("$JS.API.CONSUMER.DURABLE.CREATE.S.{CONSUMER}"),
+        &consumer,
+    );
 }
 
 /// The producer's side: numbered messages, answered by number.
@@ -96,7 +135,7 @@ struct Line {
 impl Line {
     fn new(args: &Args, producer: Conn) -> Self {
         let writer = producer.writer.clone();
-        let template = wire::confirmed(EVENT, &wire::message(args.payload()));
+        let template = wire::confirmed(args.dialect(), EVENT, &wire::message(args.payload()));
         let deadline = Instant::now() + Duration::from_secs(args.number("max", 100));
         Self {
             pump: Pump::start(vec![producer], Watch::default()),
@@ -125,11 +164,10 @@ impl Line {
                 .zip(block.chunks_mut(length))
                 .take(size as usize)
             {
-                let (id, at) = (
-                    self.template.reply,
-                    self.template.message + wire::SEQUENCE_AT,
-                );
-                wire::put_digits(&mut message[id..id + wire::REPLY_DIGITS], number + 1);
+                let at = self.template.message + wire::SEQUENCE_AT;
+                if let Some(id) = self.template.reply {
+                    wire::put_digits(&mut message[id..id + wire::REPLY_DIGITS], number + 1);
+                }
                 wire::put_digits(&mut message[at..at + wire::SEQUENCE_DIGITS], number);
             }
             self.writer.send(&block[..size as usize * length]);
@@ -160,7 +198,7 @@ fn drain(args: &Args, wish: Wish, expected: u64) -> (u64, f64, u64) {
     let mut conn = Conn::open(args);
     let begin = Instant::now();
     let most = Duration::from_secs(args.number("max", 100));
-    conn.consume(CONSUMER, EVENT, wish);
+    come_back(args, &mut conn, wish);
     let pump = Pump::start(
         vec![conn],
         Watch {

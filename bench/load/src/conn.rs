@@ -137,6 +137,32 @@ impl Conn {
         }
     }
 
+    /// A request to a nats-server and its answer's text (JetStream's own interface).
+    pub fn request(&mut self, subject: &str, body: &str) -> String {
+        let length = body.len();
+        let command = format!("SUB answer 9\r\nPUB {subject} answer {length}\r\n{body}\r\n");
+        self.writer.send(command.as_bytes());
+        let mut line = vec![];
+        // A late INFO may come first.
+        while !line.starts_with(b"MSG ") {
+            line = self.until(|bytes| memchr(b'\n', bytes).map(|at| at + 1));
+        }
+        let line = line.trim_ascii_end();
+        let length = memrchr(b' ', line).map_or(0, |at| wire::take_digits(&line[at + 1..]));
+        let answer =
+            self.until(|bytes| Some(length as usize + 2).filter(|&all| all <= bytes.len()));
+        self.writer.send(b"UNSUB 9\r\n");
+        let answer = String::from_utf8_lossy(&answer).trim_end().to_owned();
+        assert!(!answer.contains("\"error\""), "{subject}: {answer}");
+        answer
+    }
+
+    /// Everything that comes on `subject` counts as a message, acknowledged if asked.
+    pub fn listen(&mut self, subject: &str, ack: bool) {
+        self.ack = ack;
+        self.writer.send(format!("SUB {subject} 1\r\n").as_bytes());
+    }
+
     /// Registers consumer `name` and subscribes it to `event` of producer `p1`.
     pub fn consume(&mut self, name: &str, event: &str, wish: Wish) {
         self.ack = wish.ack;
@@ -148,7 +174,7 @@ impl Conn {
                 self.subscribe(name, event, wish);
                 self.want = format!("42[\"CONSUME-p1-{event}\"").into_bytes();
             }
-            Dialect::Nats => _ = self.writer.send(format!("SUB {event} 1\r\n").as_bytes()),
+            Dialect::Nats => self.listen(event, wish.ack),
         }
     }
 
@@ -232,7 +258,7 @@ impl Conn {
             let bytes = &self.buffer[self.start..self.filled];
             let used = match self.dialect {
                 Dialect::SocketIo => self.parse_frame(bytes, answers, each, &mut messages),
-                Dialect::Nats => parse_nats(bytes, answers, each, &mut messages),
+                Dialect::Nats => self.parse_nats(bytes, answers, each, &mut messages),
             };
             match used {
                 Some(used) => self.start += used,
@@ -265,6 +291,37 @@ impl Conn {
         Some(header + length)
     }
 
+    fn parse_nats(
+        &self,
+        bytes: &[u8],
+        answers: &mut Vec<u8>,
+        each: &mut dyn FnMut(&[u8]),
+        messages: &mut u64,
+    ) -> Option<usize> {
+        let end = memchr(b'\n', bytes)?;
+        if !bytes.starts_with(b"MSG ") {
+            if bytes.starts_with(b"PING") {
+                answers.extend_from_slice(b"PONG\r\n");
+            }
+            return Some(end + 1);
+        }
+        let line = &bytes[..end - 1];
+        let length = wire::take_digits(&line[memrchr(b' ', line)? + 1..]) as usize;
+        each(
+            bytes
+                .get(end + 1..end + 1 + length + 2)
+                .map(|body| &body[..length])?,
+        );
+        if self.ack {
+            let reply = line[4..].split(|&byte| byte == b' ').nth(2)?;
+            answers.extend_from_slice(b"PUB ");
+            answers.extend_from_slice(reply);
+            answers.extend_from_slice(b" 4\r\n+ACK\r\n");
+        }
+        *messages += 1;
+        Some(end + 1 + length + 2)
+    }
+
     fn make_room(&mut self) {
         if self.start == self.filled {
             (self.start, self.filled) = (0, 0);
@@ -290,28 +347,4 @@ fn acknowledge(delivery: &[u8], answers: &mut Vec<u8>) {
     text.extend_from_slice(&delivery[start..start + length]);
     text.extend_from_slice(br#""}]"#);
     wire::text_frame(&text, answers);
-}
-
-fn parse_nats(
-    bytes: &[u8],
-    answers: &mut Vec<u8>,
-    each: &mut dyn FnMut(&[u8]),
-    messages: &mut u64,
-) -> Option<usize> {
-    let end = memchr(b'\n', bytes)?;
-    if !bytes.starts_with(b"MSG ") {
-        if bytes.starts_with(b"PING") {
-            answers.extend_from_slice(b"PONG\r\n");
-        }
-        return Some(end + 1);
-    }
-    let line = &bytes[..end - 1];
-    let length = wire::take_digits(&line[memrchr(b' ', line)? + 1..]) as usize;
-    each(
-        bytes
-            .get(end + 1..end + 1 + length + 2)
-            .map(|body| &body[..length])?,
-    );
-    *messages += 1;
-    Some(end + 1 + length + 2)
 }

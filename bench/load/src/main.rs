@@ -1,11 +1,12 @@
 //! Load generator: one JSON line on stdout, cheap on its own CPU so that the server is what is
 //! measured. Judges nothing: `bench/run.js` starts servers, calls this and compares.
 //!
-//! `load thr|lat|idle|conf|dur --dialect sio|nats --port N [--name value …]`; see [`args`].
+//! `load thr|lat|idle|conf|dur|disk --dialect sio|nats --port N [--name value …]`; see [`args`].
 
 mod args;
 mod confirmed;
 mod conn;
+mod disk;
 mod durable;
 mod idle;
 mod process;
@@ -24,6 +25,7 @@ fn main() {
         "lat" => stream::latency(&args),
         "idle" => idle::idle(&args),
         "conf" => confirmed::confirmed(&args),
+        "disk" => disk::disk(&args),
         "dur" => durable::durable(&args),
         other => args::usage(&format!("unknown mode {other}")),
     };

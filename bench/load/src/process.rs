@@ -23,10 +23,19 @@ pub fn own_cpu_seconds() -> f64 {
 
 /// Resident memory in KiB.
 pub fn resident_kib(pid: u64) -> u64 {
+    status_kib(pid, "VmRSS")
+}
+
+/// The most that was ever resident, in KiB.
+pub fn peak_kib(pid: u64) -> u64 {
+    status_kib(pid, "VmHWM")
+}
+
+fn status_kib(pid: u64, name: &str) -> u64 {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
         return 0;
     };
-    let line = status.lines().find(|line| line.starts_with("VmRSS"));
+    let line = status.lines().find(|line| line.starts_with(name));
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
         .unwrap_or(0)
 }

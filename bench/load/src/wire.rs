@@ -62,8 +62,8 @@ pub struct Template {
     pub bytes: Vec<u8>,
     /// Offset of the JSON message.
     pub message: usize,
-    /// Offset of the acknowledgement id, in [`confirmed`] only.
-    pub reply: usize,
+    /// Offset of the acknowledgement id, in [`confirmed`] of Socket.IO only.
+    pub reply: Option<usize>,
 }
 
 /// A plain publish of `message` under `event`, from producer `p1`.
@@ -80,13 +80,21 @@ pub fn publish(dialect: Dialect, event: &str, message: &[u8]) -> Template {
     template(bytes, message)
 }
 
-/// A guaranteed Socket.IO publish that asks for a reply.
-pub fn confirmed(event: &str, message: &[u8]) -> Template {
+/// A guaranteed publish that asks for a reply: a Socket.IO acknowledgement, or one of JetStream on
+/// the subject `acks`.
+pub fn confirmed(dialect: Dialect, event: &str, message: &[u8]) -> Template {
     let mut bytes = vec![];
-    text_frame(
-        &produce("000000000", event, message, r#","guaranteed":true"#),
-        &mut bytes,
-    );
+    match dialect {
+        Dialect::SocketIo => text_frame(
+            &produce("000000000", event, message, r#","guaranteed":true"#),
+            &mut bytes,
+        ),
+        Dialect::Nats => {
+            bytes.extend_from_slice(format!("PUB {event} acks {}\r\n", message.len()).as_bytes());
+            bytes.extend_from_slice(message);
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
     template(bytes, message)
 }
 
@@ -101,7 +109,7 @@ fn template(bytes: Vec<u8>, message: &[u8]) -> Template {
     let at = |needle: &[u8]| memchr::memmem::find(&bytes, needle);
     let (message, reply) = (
         at(message).unwrap_or(0),
-        at(b"42000000000[").map_or(0, |at| at + 2),
+        at(b"42000000000[").map(|at| at + 2),
     );
     Template {
         bytes,

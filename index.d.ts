@@ -970,6 +970,11 @@ export interface RedisStoreOptions {
   /** `redis://` or `rediss://`, with user, password and database; several for Sentinel and Cluster.
    *  Default `'redis://127.0.0.1:6379'`. */
   url?: string | string[];
+  /** A client of ioredis or node-redis that is used in the place of `url`. It stays yours: connected before the
+   *  start, closed by you after `stop()`. */
+  client?:
+    | { callBuffer(command: string, ...args: any[]): Promise<unknown> }
+    | { sendCommand(args: any[], options?: any): Promise<unknown> };
   /** What our keys begin with; no braces. Default `'restante'`. */
   prefix?: string;
   /** The name of the master that the Sentinels at `url` watch. */
@@ -997,7 +1002,7 @@ export interface RedisStoreOptions {
 /** Keeps messages in Redis: they survive the broker. The server's start connects. */
 declare class RedisStore {
   constructor(options?: RedisStoreOptions);
-  readonly options: Readonly<RedisStoreOptions>;
+  readonly options: Readonly<Omit<RedisStoreOptions, 'client'>>;
 }
 export type { RedisStore };
 

@@ -8,7 +8,7 @@ const { RestanteError, call, refused } = require('./errors');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
 const { CustomStore } = require('./custom_store');
-const { Storage, isStore, nameOf } = require('./storage');
+const { Storage, clientOf, isStore, nameOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
 const PERSISTENCE = { storage: kinds.same, storage_options: kinds.same, force: kinds.sure };
@@ -17,6 +17,7 @@ const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10
 class Server extends EventEmitter {
   #wish;
   #store;
+  #client;
   #dataDir;
   #calls = null;
   #giveUp = null;
@@ -31,7 +32,7 @@ class Server extends EventEmitter {
     this.logger = options?.logger ?? console;
     /** The port it listens on, once started. */
     this.port = null;
-    ({ wish: this.#wish, store: this.#store, dataDir: this.#dataDir } = plain(options));
+    ({ wish: this.#wish, store: this.#store, client: this.#client, dataDir: this.#dataDir } = plain(options));
     // What is wrong is told now, not at start().
     for (const warning of call(native.checkServerOptions, JSON.stringify(this.#wish))) this.logger.warn?.(`restante: ${warning}`);
   }
@@ -51,12 +52,15 @@ class Server extends EventEmitter {
   async #start(wish) {
     try {
       const warn = (message) => this.logger.error?.(`restante: ${message}`);
-      this.#port = new Port(([kind, ...rest]) => {
-        if (kind === 'broken') warn(rest[0]);
+      let send = null;
+      this.#port = new Port(([kind, ...rest], batch) => {
+        if (kind === 'redis') send(rest[0], rest[1], batch.parts.shift());
+        else if (kind === 'broken') warn(rest[0]);
         else if (kind === 'call') this.#calls?.perform(...rest, warn);
       });
       this.#port.wake();
       this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
+      send = this.#client?.attach(this.#native) ?? null;
       if (this.#store !== null) this.#calls = await this.#unlessStopped(this.#store.attach(this.#native, this.#dataDir));
       const listening = await this.#ask(native.startServer);
       this.#tellStore(wish.storage);
@@ -213,6 +217,7 @@ class Server extends EventEmitter {
     if (wish.storage === undefined) throw refused('storage must be given');
     const kept = Storage.createStore(wish.storage, isStore(wish.storage) ? undefined : wish.storage_options);
     if (kept instanceof CustomStore) throw new RestanteError({ code: 'unsupported', message: 'a store of your own cannot take the place of another one yet' });
+    if (clientOf(kept) !== null) throw new RestanteError({ code: 'unsupported', message: 'a change of the store takes the address of a Redis, not a client' });
     return this.#ask(native.setPersistence, JSON.stringify({ ...asked(kept), force }));
   }
 
@@ -267,7 +272,7 @@ function plain(options) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
   const wish = { ...JSON.parse(text), port: portNumber(port), ...asked(kept) };
-  return { wish, store: kept instanceof CustomStore ? kept : null, dataDir };
+  return { wish, store: kept instanceof CustomStore ? kept : null, client: clientOf(kept), dataDir };
 }
 
 /** A store as the core is asked for it. */

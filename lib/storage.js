@@ -1,6 +1,7 @@
 'use strict';
 // Where durable messages wait, as an argument of Server.
 const { CustomStore } = require('./custom_store');
+const { RedisClient } = require('./redis_client');
 const { RestanteError } = require('./errors');
 const { read, kinds } = require('./options');
 
@@ -19,6 +20,7 @@ const REDIS = {
   cluster: kinds.flag,
   strict: kinds.flag,
   force: kinds.sure,
+  client: (value) => value,
   fallback: kinds.one('sqlite', false),
   fallback_filename: kinds.text,
   fallback_path: kinds.text,
@@ -42,10 +44,15 @@ class SqliteStore {
   }
 }
 
-/** Keeps messages in Redis: they survive the broker. The server's start connects. */
+/** The clients that stores were given; no part of their plain options. */
+const clients = new WeakMap();
+
+/** Keeps messages in Redis: they survive the broker. The server's start connects, or uses the client it was given. */
 class RedisStore {
   constructor(options) {
-    this.options = Object.freeze(read(options, REDIS));
+    const { client, ...plain } = read(options, REDIS);
+    if (client !== undefined) clients.set(this, new RedisClient(client));
+    this.options = Object.freeze(plain);
     Object.freeze(this);
   }
 }
@@ -53,6 +60,8 @@ class RedisStore {
 /** Stores by the names that the core knows them by. */
 const STORES = { memory: MemoryStore, sqlite: SqliteStore, redis: RedisStore };
 const isStore = (value) => value instanceof CustomStore || Object.values(STORES).some((Store) => value instanceof Store);
+/** The Redis client that a store was given. */
+const clientOf = (store) => clients.get(store) ?? null;
 /** The name that the core knows a store by; it sees a store of the user's own as one in memory. */
 const nameOf = (store) => Object.keys(STORES).find((name) => store instanceof STORES[name]) ?? 'memory';
 
@@ -71,4 +80,4 @@ async function createStoreAsync(name, options) {
   return { store, backend: store instanceof CustomStore ? 'custom' : nameOf(store), fellBack: false, error: null };
 }
 
-module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, RedisStore, createStore, createStoreAsync }), isStore, nameOf };
+module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, RedisStore, createStore, createStoreAsync }), isStore, nameOf, clientOf };

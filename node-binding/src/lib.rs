@@ -20,6 +20,7 @@ pub mod error;
 mod numbers;
 pub mod options;
 pub mod port;
+pub mod redis;
 mod runtime;
 pub mod server;
 pub mod store;

@@ -132,11 +132,22 @@ impl Storage {
         json!({ "storage": self.name(), "storage_options": Value::Object(options) })
     }
 
+    /// Whether another process can find it.
+    fn has_address(&self) -> bool {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => options.client.is_none(),
+            _ => true,
+        }
+    }
+
     /// Whether both are the same keys of the same Redis, as far as options tell.
     pub(super) fn is_same_redis(&self, other: &Self) -> bool {
         match (self, other) {
             #[cfg(feature = "redis")]
-            (Self::Redis(a), Self::Redis(b)) => (&a.url, &a.prefix) == (&b.url, &b.prefix),
+            (Self::Redis(a), Self::Redis(b)) => {
+                (&a.url, &a.prefix, &a.client) == (&b.url, &b.prefix, &b.client)
+            }
             _ => false,
         }
     }
@@ -199,7 +210,7 @@ impl Persistence {
         {
             options.insert("default_ttl".to_owned(), ttl.as_secs_f64().into());
         }
-        if left.place() != Storage::Memory.place() {
+        if left.place() != Storage::Memory.place() && left.has_address() {
             state["moved_from"] = left.to_options();
         }
         format!("{state:#}\n")

@@ -8,6 +8,7 @@ mod answers;
 mod args;
 mod copies;
 mod flow;
+mod given;
 mod hub;
 mod lane;
 mod lanes;
@@ -51,6 +52,7 @@ use lanes::Lanes;
 use script::Script;
 use thread::Thread;
 
+pub use given::{GivenClient, RedisClient};
 pub use options::RedisOptions;
 
 /// Entries and bytes that one script reads at most; larger pages are read in several.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::{Error, ErrorKind, Result};
 
+use super::given::GivenClient;
+
 /// What a [`RedisStore`](super::RedisStore) needs to know.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -27,6 +29,8 @@ pub struct RedisOptions {
     pub fallback: Option<PathBuf>,
     /// How long such a server waits for Redis before it does; 5 s.
     pub probe_timeout: Duration,
+    /// A connection that is used in the place of all addresses; none.
+    pub client: Option<GivenClient>,
     /// How long a call waits for Redis, with all repeats; 5 s.
     pub timeout: Duration,
 }
@@ -41,6 +45,7 @@ impl Default for RedisOptions {
             strict: false,
             force: false,
             fallback: None,
+            client: None,
             probe_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(5),
         }
@@ -72,6 +77,12 @@ impl RedisOptions {
         if self.sentinel.as_deref() == Some("") {
             return wrong("storage_options.sentinel must name a master");
         }
+        if self.client.is_some() {
+            return match self.cluster || self.sentinel.is_some() {
+                true => wrong("storage_options.client excludes cluster and sentinel"),
+                false => Ok(()),
+            };
+        }
         let urls = self.urls();
         if urls.is_empty() {
             return wrong("storage_options.url must be a redis:// or rediss:// address");
@@ -92,6 +103,9 @@ impl RedisOptions {
 
     /// The address without user and password.
     pub(crate) fn shown(&self) -> String {
+        if self.client.is_some() {
+            return "a given client".to_owned();
+        }
         let hidden = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
             _ => url.to_owned(),

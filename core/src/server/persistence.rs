@@ -31,6 +31,7 @@ pub const STATE_FILE: &str = "restante.state.json";
 pub(super) struct OnFallback(Arc<AtomicBool>);
 
 impl OnFallback {
+    #[cfg(all(feature = "sqlite", feature = "redis"))]
     pub(super) fn set(&self, is_on: bool) {
         self.0.store(is_on, Ordering::Release);
     }
@@ -154,7 +155,7 @@ impl Storage {
 
     /// Says there that everything has moved to `place`, if whoever moved it ended before that.
     pub(super) async fn note_moved(self, place: String, clock: Arc<dyn Clock>) {
-        let noted = match self {
+        let noted: Result<()> = match self {
             Self::Memory => Ok(()),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(options) => match options.path {

@@ -771,7 +771,7 @@ export interface Stats {
   [other: string]: unknown;
 }
 
-/** How the store is doing. */
+/** How the store is doing. Cheap to ask for at any time. */
 export interface StoreStats {
   /** The store in force. */
   storage: string;
@@ -781,8 +781,17 @@ export interface StoreStats {
   gaps: { promise: string; what: string }[];
   /** Calls that a store of your own refused or did not answer in time. */
   failures: number;
-  /** It cannot do all that it promises at this moment. */
+  /** `'degraded'`: it cannot do all that it promises at this moment. */
+  state: 'ok' | 'degraded';
   degraded: boolean;
+  /** Unsettled messages, one per queue, and about how many bytes these have; as of the last second, more or less.
+   *  null: not counted yet. */
+  depth: { messages: number; bytes: number } | null;
+  /** Seconds since the oldest of them was produced; null: none waits, or not counted yet. */
+  oldest: number | null;
+  /** Messages held until they are due. */
+  delayed: number | null;
+  dead_letters: number | null;
   /** `at` in milliseconds since 1970. */
   last_error: { at: number; message: string } | null;
   warnings: string[];

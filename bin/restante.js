@@ -1,71 +1,108 @@
 #!/usr/bin/env node
 'use strict';
-// The broker as a command: `restante serve [--port N] [--host H]`.
+// The broker as a command: `restante serve`, and `restante store …` for a store that no broker uses.
 const { parseArgs } = require('node:util');
 
-const USAGE = `usage: restante serve [options]
-
-  --port N        TCP port (RESTANTE_PORT, TYO_MQ_PORT, or 17352); 0 takes a free one
-  --host H        address to listen on (RESTANTE_HOST, or all interfaces)
-  --storage NAME  where durable messages wait (RESTANTE_STORAGE): sqlite (default), redis or memory
-  --filename F    the file of sqlite (RESTANTE_FILENAME, or restante.sqlite)
+const STORE = `  --storage NAME  where durable messages wait (RESTANTE_STORAGE): sqlite (default), redis or memory
+  --filename F    the file of sqlite (RESTANTE_FILENAME, or restante.sqlite); also --file
   --synchronous S what confirmed messages survive (RESTANTE_SYNCHRONOUS): full (default), power
                   loss too; normal, the process being killed
   --url U         where redis is (RESTANTE_REDIS_URL, or redis://127.0.0.1:6379)
+  --prefix P      what our keys in redis begin with (RESTANTE_REDIS_PREFIX, or restante)
+  --options JSON  more options (RESTANTE_OPTIONS), as \`new Server(options)\` takes them`;
+
+const USAGE = `usage: restante serve [options]
+       restante store stats | check | export | import [options]
+
+restante serve runs the broker.
+  --port N        TCP port (RESTANTE_PORT, TYO_MQ_PORT, or 17352); 0 takes a free one
+  --host H        address to listen on (RESTANTE_HOST, or all interfaces)
   --fallback S    where messages wait if redis is away at the start (RESTANTE_FALLBACK): sqlite
   --fallback-filename F  in which file then (RESTANTE_FALLBACK_FILENAME, or restante.fallback.sqlite)
-  --options JSON  more options (RESTANTE_OPTIONS), as \`new Server(options)\` takes them
+${STORE}
+
+restante store works on a store that no broker uses: which one is said as for serve.
+  stats           tells what it holds, queue by queue
+  check           looks for damage; exit code 1 if there is any
+  export          writes everything to standard output, a JSON object a line
+  import          fills an empty store with such lines from standard input
+  import --from tyo-mq-sqlite FILE | --from tyo-mq-redis URL
+                  fills it with what tyo-mq has left
+  --json          results as JSON
+  --tyo-prefix P  what tyo-mq's keys in redis begin with (tyo-mq:queue)
+  --skip-unreadable  names and leaves out rows of tyo-mq that cannot be read
+
   --help  --version`;
 
 /** Flags and variables of each store. */
 const FLAGS = {
   sqlite: { filename: 'RESTANTE_FILENAME', synchronous: 'RESTANTE_SYNCHRONOUS' },
-  redis: { url: 'RESTANTE_REDIS_URL', fallback: 'RESTANTE_FALLBACK', fallback_filename: 'RESTANTE_FALLBACK_FILENAME' },
+  redis: { url: 'RESTANTE_REDIS_URL', prefix: 'RESTANTE_REDIS_PREFIX', fallback: 'RESTANTE_FALLBACK', fallback_filename: 'RESTANTE_FALLBACK_FILENAME' },
 };
+const WHICH = ['storage', 'filename', 'file', 'synchronous', 'url', 'prefix', 'options'];
+const COMMANDS = { serve: ['port', 'host', 'fallback', 'fallback-filename', ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
+const TASKS = ['stats', 'check', 'export', 'import'];
+const BOOLEAN = ['json', 'skip-unreadable', 'help', 'version'];
+const SHORT = { help: 'h', version: 'v' };
 
-function settings() {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: {
-      port: { type: 'string' },
-      host: { type: 'string' },
-      storage: { type: 'string' },
-      filename: { type: 'string' },
-      synchronous: { type: 'string' },
-      url: { type: 'string' },
-      fallback: { type: 'string' },
-      'fallback-filename': { type: 'string' },
-      options: { type: 'string' },
-      help: { type: 'boolean', short: 'h' },
-      version: { type: 'boolean', short: 'v' },
-    },
-  });
+function parse() {
+  const names = [...new Set([...COMMANDS.serve, ...COMMANDS.store, 'help', 'version'])];
+  const options = Object.fromEntries(
+    names.map((name) => [name, { type: BOOLEAN.includes(name) ? 'boolean' : 'string', ...(SHORT[name] && { short: SHORT[name] }) }]),
+  );
+  const { values, positionals } = parseArgs({ allowPositionals: true, options });
   if (values.version) return { print: require('../package.json').version };
   if (values.help) return { print: USAGE };
-  if (positionals.length !== 1 || positionals[0] !== 'serve') throw new Error(USAGE);
+  const [command, ...rest] = positionals;
+  if (!Object.hasOwn(COMMANDS, command)) throw new Error(USAGE);
+  const strange = Object.keys(values).find((name) => !COMMANDS[command].includes(name));
+  if (strange) throw new Error(`restante ${command} takes no --${strange}\n\n${USAGE}`);
+  if (command === 'store') return { job: job(values, rest) };
+  if (rest.length > 0) throw new Error(USAGE);
   const { env } = process;
-  const port = values.port ?? env.RESTANTE_PORT ?? env.TYO_MQ_PORT;
-  const host = values.host ?? env.RESTANTE_HOST ?? env.TYO_MQ_HOST;
-  const more = JSON.parse(values.options ?? env.RESTANTE_OPTIONS ?? '{}');
-  const { store, storageOptions, ...rest } = more;
+  const { port, host, ...more } = which(values);
+  return { options: { ...more, port: values.port ?? env.RESTANTE_PORT ?? env.TYO_MQ_PORT ?? port, host: values.host ?? env.RESTANTE_HOST ?? env.TYO_MQ_HOST ?? host } };
+}
+
+/** The options that were given, with the store that flags and variables name. */
+function which(values) {
+  const { env } = process;
+  const { store, storageOptions, ...more } = JSON.parse(values.options ?? env.RESTANTE_OPTIONS ?? '{}');
   const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
   const said = {};
-  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = values[name.replace('_', '-')] ?? env[variable];
+  const given = { ...values, filename: values.filename ?? values.file };
+  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = given[name.replace('_', '-')] ?? env[variable];
   const storage_options = { ...(more.storage_options ?? storageOptions), ...JSON.parse(JSON.stringify(said)) };
-  return { options: { ...rest, port: port ?? more.port, host: host ?? more.host, storage, storage_options } };
+  return { ...more, storage, storage_options };
+}
+
+function job(values, [task, source, ...more]) {
+  const isForeign = task === 'import' && values.from !== undefined;
+  if (!TASKS.includes(task) || more.length > 0 || (source !== undefined) !== isForeign) throw new Error(USAGE);
+  if (task !== 'import' && (values.from ?? values['tyo-prefix'] ?? values['skip-unreadable']) !== undefined) throw new Error(USAGE);
+  return {
+    task,
+    options: which(values),
+    json: values.json ?? false,
+    from: values.from,
+    source,
+    tyo_prefix: values['tyo-prefix'],
+    skip_unreadable: values['skip-unreadable'] ?? false,
+  };
 }
 
 async function main() {
   let wish;
   try {
-    wish = settings();
+    wish = parse();
   } catch (error) {
     console.error(error.message);
     process.exitCode = 2;
     return;
   }
-  const { print, options } = wish;
+  const { print, job, options } = wish;
   if (print) return console.log(print);
+  if (job) return work(job);
   const { Server } = require('../index.js');
   const server = new Server(options);
   // The first signal stops in good order, a second one at once.
@@ -73,6 +110,21 @@ async function main() {
   const { port, host } = await server.start();
   console.log(`restante: listening on ${host.includes(':') ? `[${host}]` : host}:${port}`);
   if (process.send && process.connected) process.send('Server started');
+}
+
+/** The addon reads and writes the standard streams itself. */
+async function work(job) {
+  const native = require('../lib/native');
+  const { Port } = require('../lib/port');
+  const { call } = require('../lib/errors');
+  const port = new Port(() => {});
+  port.wake();
+  try {
+    const isWhole = await port.promise((token) => call(native.storeJob, port.native, JSON.stringify(job), token));
+    process.exitCode = isWhole ? 0 : 1;
+  } finally {
+    port.end();
+  }
 }
 
 main().catch((error) => {

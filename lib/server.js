@@ -8,7 +8,7 @@ const { RestanteError, call, refused } = require('./errors');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
 const { CustomStore } = require('./custom_store');
-const { Storage, clientOf, isStore, nameOf } = require('./storage');
+const { Storage, clientOf, isStore, nameOf, warningsOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
 const PERSISTENCE = { storage: kinds.same, storage_options: kinds.same, force: kinds.sure };
@@ -32,9 +32,13 @@ class Server extends EventEmitter {
     this.logger = options?.logger ?? console;
     /** The port it listens on, once started. */
     this.port = null;
-    ({ wish: this.#wish, store: this.#store, client: this.#client, dataDir: this.#dataDir } = plain(options));
+    const { wish, store, client, dataDir, warnings } = plain(options);
+    this.#wish = wish;
+    this.#store = store;
+    this.#client = client;
+    this.#dataDir = dataDir;
     // What is wrong is told now, not at start().
-    for (const warning of call(native.checkServerOptions, JSON.stringify(this.#wish))) this.logger.warn?.(`restante: ${warning}`);
+    this.#warn([...warnings, ...call(native.checkServerOptions, JSON.stringify(wish))]);
   }
 
   /** Opens the port (0: any that is free) and resolves `{port, host}`. */
@@ -62,8 +66,9 @@ class Server extends EventEmitter {
       this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
       send = this.#client?.attach(this.#native) ?? null;
       if (this.#store !== null) this.#calls = await this.#unlessStopped(this.#store.attach(this.#native, this.#dataDir));
-      const listening = await this.#ask(native.startServer);
-      this.#tellStore(wish.storage);
+      const [listening, warnings] = await this.#ask(native.startServer);
+      this.#warn(warnings);
+      if (this.getStats().store.fallback) this.logger.error?.('restante: Redis is away: messages wait in the fallback file until it is back');
       if (this.#store !== null) this.#tellGaps();
       this.port = listening.port;
       this.#tell('listening', listening);
@@ -82,11 +87,8 @@ class Server extends EventEmitter {
     return Promise.race([work, stopped]);
   }
 
-  /** What `restante.state.json` has chosen beats the options (P28). */
-  #tellStore(asked) {
-    const { storage, fallback } = this.getStats().store;
-    if (fallback) this.logger.error?.('restante: Redis is away: messages wait in the fallback file until it is back');
-    else if (this.#store === null && storage !== asked) this.logger.warn?.(`restante: the store in force is ${storage}, as restante.state.json says, not ${asked}`);
+  #warn(warnings) {
+    for (const warning of warnings) this.logger.warn?.(`restante: ${warning}`);
   }
 
   /** What the store cannot hold of the promises is said once. */
@@ -213,11 +215,12 @@ class Server extends EventEmitter {
   /** Lets another store take the place of the one in force, with everything that waits, while work goes on. It is
    *  remembered in `restante.state.json` in `data_dir` and beats the options at the next start. */
   async setPersistence(options) {
-    const { force, ...wish } = read(options, PERSISTENCE);
+    const { force, ...wish } = read(options, PERSISTENCE, '', (name) => this.#warn([`option ${name} is unknown and ignored`]));
     if (wish.storage === undefined) throw refused('storage must be given');
     const kept = Storage.createStore(wish.storage, isStore(wish.storage) ? undefined : wish.storage_options);
     if (kept instanceof CustomStore) throw new RestanteError({ code: 'unsupported', message: 'a store of your own cannot take the place of another one yet' });
     if (clientOf(kept) !== null) throw new RestanteError({ code: 'unsupported', message: 'a change of the store takes the address of a Redis, not a client' });
+    this.#warn(warningsOf(kept));
     return this.#ask(native.setPersistence, JSON.stringify({ ...asked(kept), force }));
   }
 
@@ -262,6 +265,8 @@ function plain(options) {
   const more = storage_options ?? storageOptions;
   const named = storage_module ?? storageModule;
   const kept = Storage.createStore(given, isStore(given) ? undefined : named === undefined ? more : { module: named, ...more });
+  const warnings = warningsOf(kept);
+  if (isStore(given) && more) warnings.push('option storage_options is ignored: the store has been made already');
   const dataDir = rest.data_dir ?? rest.dataDir ?? null;
   if (dataDir !== null && typeof dataDir !== 'string') throw refused('option data_dir must be a path', 'config');
   let text;
@@ -272,7 +277,7 @@ function plain(options) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
   const wish = { ...JSON.parse(text), port: portNumber(port), ...asked(kept) };
-  return { wish, store: kept instanceof CustomStore ? kept : null, client: clientOf(kept), dataDir };
+  return { wish, store: kept instanceof CustomStore ? kept : null, client: clientOf(kept), dataDir, warnings };
 }
 
 /** A store as the core is asked for it. */

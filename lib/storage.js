@@ -20,7 +20,7 @@ const REDIS = {
   cluster: kinds.flag,
   strict: kinds.flag,
   force: kinds.sure,
-  client: (value) => value,
+  client: (value) => new RedisClient(value),
   fallback: kinds.one('sqlite', false),
   fallback_filename: kinds.text,
   fallback_path: kinds.text,
@@ -28,40 +28,59 @@ const REDIS = {
   default_ttl: kinds.span,
 };
 
-/** Keeps messages in the server's memory: they survive reconnects, not the process. */
-class MemoryStore {
-  constructor(options) {
-    this.options = Object.freeze(read(options, { default_ttl: kinds.span }));
+/** What all stores of the core have. */
+class Kept {
+  #unknown = [];
+  #client = null;
+
+  /** @throws `config`, naming the option. */
+  constructor(options, known) {
+    try {
+      const { client, ...plain } = read(options, known, 'storage_options.', (name) => this.#unknown.push(name));
+      this.#client = client ?? null;
+      this.options = Object.freeze(plain);
+    } catch (error) {
+      error.code = 'config';
+      throw error;
+    }
     Object.freeze(this);
+  }
+
+  /** The Redis client that a store was given. */
+  static client(store) {
+    return #client in store ? store.#client : null;
+  }
+
+  /** What to say of options that nobody reads. */
+  static warnings(store) {
+    return #unknown in store ? store.#unknown.map((name) => `option ${name} is unknown and ignored`) : [];
+  }
+}
+
+/** Keeps messages in the server's memory: they survive reconnects, not the process. */
+class MemoryStore extends Kept {
+  constructor(options) {
+    super(options, { default_ttl: kinds.span });
   }
 }
 
 /** Keeps messages in a SQLite file: they survive the process. The file is opened by the server's start. */
-class SqliteStore {
+class SqliteStore extends Kept {
   constructor(options) {
-    this.options = Object.freeze(read(options, SQLITE));
-    Object.freeze(this);
+    super(options, SQLITE);
   }
 }
 
-/** The clients that stores were given; no part of their plain options. */
-const clients = new WeakMap();
-
 /** Keeps messages in Redis: they survive the broker. The server's start connects, or uses the client it was given. */
-class RedisStore {
+class RedisStore extends Kept {
   constructor(options) {
-    const { client, ...plain } = read(options, REDIS);
-    if (client !== undefined) clients.set(this, new RedisClient(client));
-    this.options = Object.freeze(plain);
-    Object.freeze(this);
+    super(options, REDIS);
   }
 }
 
 /** Stores by the names that the core knows them by. */
 const STORES = { memory: MemoryStore, sqlite: SqliteStore, redis: RedisStore };
-const isStore = (value) => value instanceof CustomStore || Object.values(STORES).some((Store) => value instanceof Store);
-/** The Redis client that a store was given. */
-const clientOf = (store) => clients.get(store) ?? null;
+const isStore = (value) => value instanceof CustomStore || value instanceof Kept;
 /** The name that the core knows a store by; it sees a store of the user's own as one in memory. */
 const nameOf = (store) => Object.keys(STORES).find((name) => store instanceof STORES[name]) ?? 'memory';
 
@@ -80,4 +99,4 @@ async function createStoreAsync(name, options) {
   return { store, backend: store instanceof CustomStore ? 'custom' : nameOf(store), fellBack: false, error: null };
 }
 
-module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, RedisStore, createStore, createStoreAsync }), isStore, nameOf, clientOf };
+module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, RedisStore, createStore, createStoreAsync }), isStore, nameOf, warningsOf: Kept.warnings, clientOf: Kept.client };

@@ -127,6 +127,9 @@ export declare function stopServer(broker: ExternalObject<Broker>, timeoutMs: nu
 /** Answers calls: a JSON array of `[id, true, value]` and `[id, false, {code, message}]`. */
 export declare function storeAnswers(broker: ExternalObject<Broker>, answers: string): void
 
+/** Answers `token` when it is done: whether the store is whole. */
+export declare function storeJob(port: ExternalObject<Port>, job: string, token: number): void
+
 /** What is remembered with a store object in JavaScript. */
 export declare function storeNotes(): ExternalObject<Notes>
 

@@ -870,6 +870,7 @@ module.exports.startServer = nativeBinding.startServer
 module.exports.stopIdleEviction = nativeBinding.stopIdleEviction
 module.exports.stopServer = nativeBinding.stopServer
 module.exports.storeAnswers = nativeBinding.storeAnswers
+module.exports.storeJob = nativeBinding.storeJob
 module.exports.storeNotes = nativeBinding.storeNotes
 module.exports.subscribe = nativeBinding.subscribe
 module.exports.sweepIdle = nativeBinding.sweepIdle

@@ -3,7 +3,7 @@
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const { consumer, deadline, pair, producer, unique } = require('../helpers/client');
-const { numbered, sharedServer, serverFor, long } = require('../helpers/scenario');
+const { numbered, sharedServer, onEachStore, long } = require('../helpers/scenario');
 
 const server = sharedServer();
 const numbers = (count) => Array.from({ length: count }, (_, n) => n);
@@ -18,40 +18,42 @@ async function fill(p, count, make) {
   await p.call('PING', {}, { timeout: 60_000 });
 }
 
-numbered('D01', 'a huge backlog and a slow handler: never more than 50 unsettled, memory flat, all arrive (P12)', async () => {
-  const count = long ? 100_000 : 5000;
-  const { p, c, again, name } = await pair(server, { durable: true, ack: true, prefetch: 50 });
-  await c.leave();
-  const body = 'x'.repeat(1000);
-  await fill(p, count, (n) => [n, body]);
-  const before = { server: server.server.resident(), own: process.memoryUsage().rss };
-  const back = await again();
-  assert.equal(back.subscribed.queued, count);
-  let [unsettled, most, got, highest] = [0, 0, 0, 0];
-  let done;
-  const all = new Promise((resolve) => (done = resolve));
-  back.each(name, ({ message: [n], msgId, delivery_attempt: attempt }) => {
-    assert.deepEqual([n, attempt], [got++, 1]);
-    most = Math.max(most, ++unsettled);
-    if (got % 1000 === 0) highest = Math.max(highest, server.server.resident());
-    setTimeout(() => {
-      unsettled--;
-      back.emitEvent('ACK', { msgId });
-      if (got === count && unsettled === 0) done();
-    }, 5);
+onEachStore((server) => {
+  numbered('D01', 'a huge backlog and a slow handler: never more than 50 unsettled, memory flat, all arrive (P12)', async () => {
+    const count = long ? 100_000 : 5000;
+    const { p, c, again, name } = await pair(server, { durable: true, ack: true, prefetch: 50 });
+    await c.leave();
+    const body = 'x'.repeat(1000);
+    await fill(p, count, (n) => [n, body]);
+    const before = { server: server.server.resident(), own: process.memoryUsage().rss };
+    const back = await again();
+    assert.equal(back.subscribed.queued, count);
+    let [unsettled, most, got, highest] = [0, 0, 0, 0];
+    let done;
+    const all = new Promise((resolve) => (done = resolve));
+    back.each(name, ({ message: [n], msgId, delivery_attempt: attempt }) => {
+      assert.deepEqual([n, attempt], [got++, 1]);
+      most = Math.max(most, ++unsettled);
+      if (got % 1000 === 0) highest = Math.max(highest, server.server.resident());
+      setTimeout(() => {
+        unsettled--;
+        back.emitEvent('ACK', { msgId });
+        if (got === count && unsettled === 0) done();
+      }, 5);
+    });
+    await deadline(all, long ? 300_000 : 40_000, () => `all of ${count}, ${got} came`);
+    assert.ok(most <= 50, `${most} at once`);
+    assert.ok(highest - before.server < 16 * MIB, `the server grew by ${highest - before.server} KiB`);
+    const grown = (process.memoryUsage().rss - before.own) / 1024;
+    assert.ok(grown < 128 * MIB, `the client grew by ${Math.round(grown)} KiB`);
+    await back.leave();
+    assert.equal((await again()).subscribed.queued, 0);
   });
-  await deadline(all, long ? 300_000 : 40_000, () => `all of ${count}, ${got} came`);
-  assert.ok(most <= 50, `${most} at once`);
-  assert.ok(highest - before.server < 16 * MIB, `the server grew by ${highest - before.server} KiB`);
-  const grown = (process.memoryUsage().rss - before.own) / 1024;
-  assert.ok(grown < 128 * MIB, `the client grew by ${Math.round(grown)} KiB`);
-  await back.leave();
-  assert.equal((await again()).subscribed.queued, 0);
 });
 
 numbered('E01', 'connections that come and go leave nothing behind (P25)', async (t) => {
   const rounds = long ? 10_000 : 2500;
-  const own = await serverFor(t, {
+  const own = await server.another(t, {
     idle_eviction: { enabled: true, ttl_ms: 200, interval_ms: 100 },
     guaranteed_subscription_ttl: '200ms',
   });
@@ -67,7 +69,7 @@ numbered('E01', 'connections that come and go leave nothing behind (P25)', async
 });
 
 numbered('F01', 'one frozen reader among ten delays nobody, and its durable messages wait (P23)', async (t) => {
-  const own = await serverFor(t, { max_outbound_bytes: 256 * 1024 });
+  const own = await server.another(t, { max_outbound_bytes: 256 * 1024 });
   const [count, size] = long ? [20_000, 1000] : [1500, 8000];
   const p = await producer(own);
   const fields = { event: 'e', producer: p.name, durable: true };
@@ -126,35 +128,37 @@ function processorTime(pid) {
   return spent.reduce((sum, each) => sum + each, 0) / 1e9;
 }
 
-for (const [what, rate] of [
-  ['', 0],
-  [' while a producer adds 1,000 a second', 1000],
-]) {
-  numbered('F09', `draining a long backlog costs the same for each tenth${what} (P23)`, async (t) => {
-    const own = await serverFor(t);
-    const count = long ? 1_000_000 : 20_000;
-    const { p, c, again, name } = await pair(own, { durable: true, ack: true, prefetch: 200 });
-    await c.leave();
-    const body = 'x'.repeat(180);
-    await fill(p, count, () => body);
-    const tenths = [];
-    let got = 0;
-    let done;
-    const all = new Promise((resolve) => (done = resolve));
-    const back = await again();
-    assert.equal(back.subscribed.queued, count);
-    let last = processorTime(own.pid);
-    const producing = rate ? setInterval(() => numbers(rate / 50).forEach(() => p.emitEvent('PRODUCE', { event: 'e', message: body, from: p.name })), 20) : null;
-    back.each(name, ({ msgId }) => {
-      back.emitEvent('ACK', { msgId });
-      if (++got % (count / 10) !== 0 || tenths.length === 10) return;
-      const now = processorTime(own.pid);
-      tenths.push(now - last);
-      last = now;
-      if (tenths.length === 10) done();
+onEachStore((server) => {
+  for (const [what, rate] of [
+    ['', 0],
+    [' while a producer adds 1,000 a second', 1000],
+  ]) {
+    numbered('F09', `draining a long backlog costs the same for each tenth${what} (P23)`, async (t) => {
+      const own = await server.another(t);
+      const count = long ? 1_000_000 : 20_000;
+      const { p, c, again, name } = await pair(own, { durable: true, ack: true, prefetch: 200 });
+      await c.leave();
+      const body = 'x'.repeat(180);
+      await fill(p, count, () => body);
+      const tenths = [];
+      let got = 0;
+      let done;
+      const all = new Promise((resolve) => (done = resolve));
+      const back = await again();
+      assert.equal(back.subscribed.queued, count);
+      let last = processorTime(own.pid);
+      const producing = rate ? setInterval(() => numbers(rate / 50).forEach(() => p.emitEvent('PRODUCE', { event: 'e', message: body, from: p.name })), 20) : null;
+      back.each(name, ({ msgId }) => {
+        back.emitEvent('ACK', { msgId });
+        if (++got % (count / 10) !== 0 || tenths.length === 10) return;
+        const now = processorTime(own.pid);
+        tenths.push(now - last);
+        last = now;
+        if (tenths.length === 10) done();
+      });
+      await deadline(all, long ? 500_000 : 50_000, () => `all of ${count}, ${got} came`).finally(() => clearInterval(producing));
+      const [fastest, slowest] = [Math.min(...tenths), Math.max(...tenths)];
+      assert.ok(slowest < 2 * fastest, `processor seconds of each tenth: ${tenths.map((each) => each.toFixed(3))}`);
     });
-    await deadline(all, long ? 500_000 : 50_000, () => `all of ${count}, ${got} came`).finally(() => clearInterval(producing));
-    const [fastest, slowest] = [Math.min(...tenths), Math.max(...tenths)];
-    assert.ok(slowest < 2 * fastest, `processor seconds of each tenth: ${tenths.map((each) => each.toFixed(3))}`);
-  });
-}
+  }
+});

@@ -3,6 +3,7 @@
 'use strict';
 const http = require('node:http');
 const { EventEmitter } = require('node:events');
+const { setTimeout: sleep } = require('node:timers/promises');
 const { WebSocket } = require('./websocket');
 
 /** How long an event may take before its test fails. */
@@ -18,6 +19,17 @@ function deadline(promise, ms, what) {
     timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${typeof what === 'function' ? what() : what}`)), ms);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** Resolves when `find()` is truthy, with what it found. */
+async function until(find, what, patience = 10_000) {
+  const end = performance.now() + patience;
+  for (;;) {
+    const found = await find();
+    if (found) return found;
+    if (performance.now() > end) throw new Error(`waited ${patience} ms for ${typeof what === 'function' ? what() : what}`);
+    await sleep(5);
+  }
 }
 
 /** Puts binary attachments back in the place of their placeholders. */
@@ -422,4 +434,4 @@ class Polling {
   }
 }
 
-module.exports = { Client, Polling, consumer, producer, pair, chunked, sendChunks, request, unique, deadline, deconstruct, PATIENCE };
+module.exports = { Client, Polling, consumer, producer, pair, chunked, sendChunks, request, unique, deadline, until, deconstruct, PATIENCE };

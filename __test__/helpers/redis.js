@@ -1,4 +1,4 @@
-// A redis-server of one test: on a free port, in a folder of its own. Needs `redis-server` on the path.
+// A redis-server of a test or of several: on a free port, in a folder of its own. Needs `redis-server` on the path.
 'use strict';
 const { spawn } = require('node:child_process');
 const { once } = require('node:events');
@@ -17,8 +17,8 @@ async function freePort() {
   return port;
 }
 
-/** `{ url, stop(), start() }`; gone after the test. */
-async function startRedis(t, ...options) {
+/** `{ url, stop(), start(), close() }`: `stop` kills it, `close` removes its folder too. */
+async function redisServer(...options) {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-redis-'));
   const port = await freePort();
   let child = null;
@@ -43,13 +43,20 @@ async function startRedis(t, ...options) {
       child = null;
       await gone;
     },
+    async close() {
+      await redis.stop();
+      fs.rmSync(dir, { recursive: true });
+    },
   };
-  t.after(async () => {
-    await redis.stop();
-    fs.rmSync(dir, { recursive: true });
-  });
   await redis.start();
   return redis;
 }
 
-module.exports = { startRedis };
+/** One that is gone after the test. */
+async function startRedis(t, ...options) {
+  const redis = await redisServer(...options);
+  t.after(() => redis.close());
+  return redis;
+}
+
+module.exports = { redisServer, startRedis };

@@ -16,16 +16,25 @@ function binary() {
 }
 
 class Server {
-  constructor(child) {
+  /** `restante serve` with options as `new Server(options)` takes them; in memory if they say nothing. */
+  constructor(options) {
+    this.options = { storage: 'memory', ...options };
+  }
+
+  /** Starts it, on a port that it chooses. */
+  async start() {
+    const args = ['serve', '--port', '0', '--host', '127.0.0.1', '--options', JSON.stringify(this.options)];
+    const child = spawn(binary(), args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, NO_COLOR: '1' } });
     this.child = child;
     this.pid = child.pid;
     this.said = '';
+    this.ended = null;
     const note = (data) => {
       this.said = (this.said + data).slice(-20_000);
       child.emit('said');
     };
-    child.stdout?.on('data', note);
-    child.stderr?.on('data', note);
+    child.stdout.on('data', note);
+    child.stderr.on('data', note);
     this.exited = new Promise((resolve) => {
       child.once('exit', (code, signal) => {
         this.ended = { code, signal };
@@ -37,6 +46,13 @@ class Server {
         resolve(this.ended);
       });
     });
+    const port = () => /listening on 127\.0\.0\.1:(\d+)/.exec(this.said)?.[1];
+    const listening = new Promise((resolve, reject) => {
+      child.on('said', () => port() && resolve());
+      this.exited.then((ended) => reject(new Error(`the server ended: ${JSON.stringify(ended)}\n${this.said}`)));
+    });
+    await deadline(listening, 10_000, () => `the server says where it listens; it said: ${this.said}`);
+    this.port = Number(port());
   }
 
   get url() {
@@ -53,24 +69,27 @@ class Server {
     if (ended.code !== 0) throw new Error(`the server ended with ${JSON.stringify(ended)}\n${this.said}`);
   }
 
+  /** Ends it without a warning. */
+  async kill() {
+    this.child.kill('SIGKILL');
+    await this.exited;
+  }
+
+  /** Killed, and started again on what it left. */
+  async restart() {
+    await this.kill();
+    await this.start();
+  }
+
   /** Resident memory in KiB. */
   resident() {
     return Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${this.pid}/status`, 'utf8'))[1]);
   }
 }
 
-/** `restante serve` on a port that it chose, with options as `new Server(options)` takes them. */
-async function startServer(options = {}) {
-  const args = ['serve', '--port', '0', '--host', '127.0.0.1', '--storage', 'memory', '--options', JSON.stringify(options)];
-  const child = spawn(binary(), args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, NO_COLOR: '1' } });
-  const server = new Server(child);
-  const port = () => /listening on 127\.0\.0\.1:(\d+)/.exec(server.said)?.[1];
-  const listening = new Promise((resolve, reject) => {
-    child.on('said', () => port() && resolve());
-    server.exited.then((ended) => reject(new Error(`the server ended: ${JSON.stringify(ended)}\n${server.said}`)));
-  });
-  await deadline(listening, 10_000, () => `the server says where it listens; it said: ${server.said}`);
-  server.port = Number(port());
+async function startServer(options) {
+  const server = new Server(options);
+  await server.start();
   return server;
 }
 

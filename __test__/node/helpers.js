@@ -4,6 +4,7 @@ const { fork } = require('node:child_process');
 const path = require('node:path');
 const { setTimeout: sleep } = require('node:timers/promises');
 const restante = require('../..');
+const { until } = require('../helpers/client');
 
 const quiet = { log() {}, info() {}, warn() {}, error() {}, debug() {} };
 let count = 0;
@@ -29,17 +30,6 @@ async function startServer(t, options = {}) {
     consumer: async (name = unique('c'), options) => keep(await factory().createConsumer(name, options)),
     producer: async (name = unique('p'), options) => keep(await factory().createProducer(name, options)),
   };
-}
-
-/** Resolves when `find()` is truthy, with what it found. */
-async function until(find, what, patience = 10_000) {
-  const end = performance.now() + patience;
-  for (;;) {
-    const found = await find();
-    if (found) return found;
-    if (performance.now() > end) throw new Error(`waited ${patience} ms for ${typeof what === 'function' ? what() : what}`);
-    await sleep(5);
-  }
 }
 
 /** Collects what a handler is called with. */

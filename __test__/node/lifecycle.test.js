@@ -153,7 +153,7 @@ test('Storage: memory, and clear words about the others', async () => {
   assert.ok(sqlite instanceof restante.Storage.SqliteStore);
   assert.deepEqual({ ...sqlite.options }, { filename: 'x.db', busy_timeout: 50 });
   assert.equal((await restante.Storage.createStoreAsync(sqlite)).backend, 'sqlite');
-  assert.throws(() => restante.Storage.createStore('sqlite', { synchronous: 'off' }), { code: 'bad_command' });
+  assert.throws(() => restante.Storage.createStore('sqlite', { synchronous: 'off' }), { code: 'config' });
   assert.throws(() => restante.Storage.createStore('custom'), { code: 'config' });
   const redis = restante.Storage.createStore('redis', { url: ['redis://a:1', 'redis://b:2'], cluster: true });
   assert.ok(redis instanceof restante.Storage.RedisStore);

@@ -35,7 +35,7 @@ test('what waits moves to another store, and the next start goes on with that', 
 
   const warned = [];
   const second = await startServer(t, { data_dir, logger: { ...quiet, warn: (text) => warned.push(text) } });
-  assert.match(warned.join('\n'), /store in force is sqlite, as restante\.state\.json says, not memory/);
+  assert.match(warned.join('\n'), /the store is sqlite .*queue\.sqlite, as set while the server ran, and not memory, .*restante\.state\.json/);
   const back = await second.consumer('billing');
   const box = inbox();
   await back.subscribe('paid', box.handler, { durable: true, ack: true });
@@ -109,4 +109,24 @@ test('a Redis that is away at the start has a file in its place until it is back
   await until(() => p.produce('paid', 4, { confirm: true }).then(({ queued }) => queued === 1, () => false), 'a confirmed message');
   await until(() => box.messages().includes(4), 'its delivery');
   assert.equal(server.getStats().store.degraded, false);
+});
+
+test('a database that was chosen while the server ran beats another one in the options, which is told', async (t) => {
+  const data_dir = folder(t);
+  const [one, other] = ['one.sqlite', 'other.sqlite'].map((name) => path.join(data_dir, name));
+  const sqlite = (filename, more) => ({ data_dir, storage: 'sqlite', storage_options: { filename, ...more } });
+  const first = await startServer(t, sqlite(one));
+  const { data_dir: _, ...wish } = sqlite(other, { synchronous: 'normal' });
+  await first.server.setPersistence(wish);
+  await first.server.stop();
+  const told = async (options) => {
+    const warned = [];
+    const { server } = await startServer(t, { ...options, logger: { ...quiet, warn: (text) => warned.push(text) } });
+    await server.stop();
+    return warned.join('\n');
+  };
+  const text = await told(sqlite(one));
+  for (const name of [one, other, 'restante.state.json']) assert.ok(text.includes(name), text);
+  assert.match(await told(sqlite(other)), /synchronous: normal/);
+  assert.equal(await told(sqlite(other, { synchronous: 'normal' })), '');
 });

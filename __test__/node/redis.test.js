@@ -4,7 +4,7 @@ const assert = require('node:assert/strict');
 const { test } = require('node:test');
 const restante = require('../..');
 const { startRedis } = require('../helpers/redis');
-const { quiet, startServer, inbox, until } = require('./helpers');
+const { quiet, startServer, inbox, until, within } = require('./helpers');
 
 const durable = { durable: true, ack: true };
 
@@ -55,6 +55,18 @@ test('without a Redis the start is refused, and close ends at once', async (t) =
   const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, storage: 'redis', storage_options: { url: redis.url } });
   await assert.rejects(server.start(), { code: 'store_unavailable', message: /127\.0\.0\.1/ });
   await server.stop();
+});
+
+test('close ends in time when Redis went away under a running server', async (t) => {
+  const redis = await startRedis(t);
+  const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, storage: 'redis', storage_options: { url: redis.url } });
+  const { port } = await server.start();
+  const p = await new restante.Factory({ host: '127.0.0.1', port, logger: quiet }).createProducer('orders');
+  await redis.stop();
+  const pending = p.produce('paid', 1, { guaranteed: true }).catch(() => {});
+  await within(15_000, server.stop({ timeout: '2s' }), 'stop');
+  await p.close({ timeout: 0 });
+  await pending;
 });
 
 test('a Redis that evicts is a warning, and a refusal with strict', async (t) => {

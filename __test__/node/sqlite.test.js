@@ -49,9 +49,30 @@ test('a second server on one file is refused, and the file is free after a stop'
 test('a place that cannot be used is named', async (t) => {
   const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, ...sqlite(path.join(folder(t), 'none', 'x.sqlite')) });
   await assert.rejects(server.start(), { code: 'config', message: /none/ });
-  for (const storage_options of [{ synchronous: 'off' }, { busy_timeout: -1 }, { filename: 5 }]) {
-    assert.throws(() => new restante.Server({ storage: 'sqlite', storage_options }), { code: 'bad_command' });
+  const odd = [['synchronous', 'off'], ['busy_timeout', -1], ['filename', 5], ['filename', ''], ['filename', { path: 'x' }], ['default_ttl', 'soon'], ['force', 1]];
+  for (const [name, value] of odd) {
+    assert.throws(() => new restante.Server({ storage: 'sqlite', storage_options: { [name]: value } }), { code: 'config', message: new RegExp(name) });
   }
+  for (const url of [{}, 5, new URL('redis://127.0.0.1')]) {
+    assert.throws(() => new restante.Server({ storage: 'redis', storage_options: { url } }), { code: 'config', message: /url/ });
+  }
+  assert.throws(() => new restante.Server({ storage: 'sqlite', storage_options: 'x.sqlite' }), { code: 'config', message: /storage_options/ });
+  const name = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, ...sqlite('file:x.sqlite') });
+  await assert.rejects(name.start(), { code: 'config', message: /not an address/ });
+});
+
+test('an option of the store that nobody reads is named', async (t) => {
+  const warned = [];
+  const logger = { ...quiet, warn: (text) => warned.push(text) };
+  new restante.Server({ logger, storage: 'sqlite', storage_options: { filename: 'x', colour: 1, busyTimeout: 5 } });
+  assert.deepEqual(warned.splice(0), ['restante: option storage_options.colour is unknown and ignored']);
+  new restante.Server({ logger, storage: 'memory', storage_options: { filename: 'x' } });
+  assert.match(warned.splice(0).join(), /storage_options\.filename is unknown/);
+  new restante.Server({ logger, storage: new restante.Storage.MemoryStore({ ttl: 5 }), storage_options: { default_ttl: 5 } });
+  assert.match(warned.splice(0).join(), /storage_options\.ttl is unknown.*storage_options is ignored/);
+  const { server } = await startServer(t, { logger, data_dir: folder(t) });
+  await server.setPersistence({ storage: 'memory', storage_options: { size: 5 }, sure: true });
+  assert.match(warned.splice(0).join(), /option sure is unknown.*storage_options\.size is unknown/);
 });
 
 test('a backup is a database of its own; statistics say how the store is doing', async (t) => {
@@ -67,7 +88,10 @@ test('a backup is a database of its own; statistics say how the store is doing',
   await assert.rejects(first.server.backup(copy), { code: 'config' });
   await assert.rejects(first.server.backup(), { code: 'bad_command' });
   const store = await until(() => first.server.getStats().store.file_bytes > 0 && first.server.getStats().store, 'sizes');
-  assert.deepEqual([store.degraded, store.last_error, store.warnings], [false, null, []]);
+  assert.deepEqual([store.state, store.degraded, store.last_error, store.warnings], ['ok', false, null, []]);
+  const counted = await until(() => first.server.getStats().store.oldest !== null && first.server.getStats().store, 'what waits to be counted');
+  assert.deepEqual([counted.depth.messages, counted.delayed, counted.dead_letters], [1, 0, 0]);
+  assert.ok(counted.depth.bytes > 0 && counted.oldest >= 0 && counted.wal_bytes >= 0);
 
   const second = await startServer(t, sqlite(copy));
   const { queues } = await second.server.getStats({ queues: true });

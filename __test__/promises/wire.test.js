@@ -3,23 +3,25 @@
 const assert = require('node:assert/strict');
 const net = require('node:net');
 const { Client, Polling, consumer, pair, producer, request, unique } = require('../helpers/client');
-const { numbered, sharedServer, serverFor } = require('../helpers/scenario');
+const { numbered, sharedServer, onEachStore } = require('../helpers/scenario');
 const { startServer } = require('../helpers/server');
 
 const server = sharedServer();
 const DURABLE = { durable: true };
 
-numbered('P2', 'the answer to a produce comes after its copies are stored, with every count', async () => {
-  const { p, c, again, name } = await pair(server, DURABLE);
-  await c.leave();
-  const answer = await p.produce('e', 'kept', { guaranteed: true });
-  assert.equal(typeof answer.id, 'string');
-  assert.deepEqual(answer, { ok: true, id: answer.id, queued: 1, delivered: 0, refused: 0, duplicate: false, delayed: false });
-  const back = await again();
-  assert.equal(back.subscribed.queued, 1);
-  assert.equal((await back.next(name)).message, 'kept');
-  const unmatched = await p.produce(unique('e'), 'nobody', { guaranteed: true });
-  assert.deepEqual([unmatched.ok, unmatched.queued, unmatched.delivered], [true, 0, 0]);
+onEachStore((server) => {
+  numbered('P2', 'the answer to a produce comes after its copies are stored, with every count', async () => {
+    const { p, c, again, name } = await pair(server, DURABLE);
+    await c.leave();
+    const answer = await p.produce('e', 'kept', { guaranteed: true });
+    assert.equal(typeof answer.id, 'string');
+    assert.deepEqual(answer, { ok: true, id: answer.id, queued: 1, delivered: 0, refused: 0, duplicate: false, delayed: false });
+    const back = await again();
+    assert.equal(back.subscribed.queued, 1);
+    assert.equal((await back.next(name)).message, 'kept');
+    const unmatched = await p.produce(unique('e'), 'nobody', { guaranteed: true });
+    assert.deepEqual([unmatched.ok, unmatched.queued, unmatched.delivered], [true, 0, 0]);
+  });
 });
 
 numbered('P2', 'every piece of a dropped transfer is told once, and the reply that is owed comes', async () => {
@@ -34,51 +36,53 @@ numbered('P2', 'every piece of a dropped transfer is told once, and the reply th
   assert.equal(p.seen('ERROR').length, 1);
 });
 
-numbered('P4', 'a named plain subscription is remembered for guaranteed messages, an anonymous one never', async () => {
-  const { p, c, again, name } = await pair(server);
-  const anonymous = await consumer(server, `ANONYMOUS-${unique('')}`);
-  anonymous.emitEvent('SUBSCRIBE', { event: 'e', producer: p.name, consumer: anonymous.name, durable: true });
-  await anonymous.sync();
-  await Promise.all([c.leave(), anonymous.leave()]);
-  assert.equal((await p.produce('e', 'plain')).queued, 0);
-  assert.equal((await p.produce('e', 'guaranteed', { guaranteed: true })).queued, 1);
-  const back = await again();
-  assert.equal((await back.next(name)).message, 'guaranteed');
-  assert.equal(back.seen(name).length, 1);
-});
+onEachStore((server) => {
+  numbered('P4', 'a named plain subscription is remembered for guaranteed messages, an anonymous one never', async () => {
+    const { p, c, again, name } = await pair(server);
+    const anonymous = await consumer(server, `ANONYMOUS-${unique('')}`);
+    anonymous.emitEvent('SUBSCRIBE', { event: 'e', producer: p.name, consumer: anonymous.name, durable: true });
+    await anonymous.sync();
+    await Promise.all([c.leave(), anonymous.leave()]);
+    assert.equal((await p.produce('e', 'plain')).queued, 0);
+    assert.equal((await p.produce('e', 'guaranteed', { guaranteed: true })).queued, 1);
+    const back = await again();
+    assert.equal((await back.next(name)).message, 'guaranteed');
+    assert.equal(back.seen(name).length, 1);
+  });
 
-numbered('P5', 'unsubscribing keeps the backlog unless it says purge; what is left comes to a later subscription', async () => {
-  for (const [purge, left] of [
-    [false, 3],
-    [true, 0],
-  ]) {
-    const { p, c, name, fields } = await pair(server, DURABLE);
-    await c.leave();
-    for (let n = 0; n < 3; n++) await p.produce('e', n);
-    const back = await consumer(server, c.name);
-    const gone = await back.call('UNSUBSCRIBE', { event: 'e', producer: p.name, consumer: c.name, purge });
-    assert.deepEqual([gone.ok, gone.removed, gone.left ?? 0], [true, 1, left]);
-    assert.equal((await p.produce('e', 'not for it')).queued, 0);
-    assert.equal((await back.subscribe(fields)).queued, left);
-    const got = await back.take(name, left);
-    assert.deepEqual(
-      got.map(({ message }) => message),
-      [0, 1, 2].slice(0, left),
-    );
-    await p.produce('e', 'next');
-    assert.equal((await back.next(name)).message, 'next');
-  }
-});
+  numbered('P5', 'unsubscribing keeps the backlog unless it says purge; what is left comes to a later subscription', async () => {
+    for (const [purge, left] of [
+      [false, 3],
+      [true, 0],
+    ]) {
+      const { p, c, name, fields } = await pair(server, DURABLE);
+      await c.leave();
+      for (let n = 0; n < 3; n++) await p.produce('e', n);
+      const back = await consumer(server, c.name);
+      const gone = await back.call('UNSUBSCRIBE', { event: 'e', producer: p.name, consumer: c.name, purge });
+      assert.deepEqual([gone.ok, gone.removed, gone.left ?? 0], [true, 1, left]);
+      assert.equal((await p.produce('e', 'not for it')).queued, 0);
+      assert.equal((await back.subscribe(fields)).queued, left);
+      const got = await back.take(name, left);
+      assert.deepEqual(
+        got.map(({ message }) => message),
+        [0, 1, 2].slice(0, left),
+      );
+      await p.produce('e', 'next');
+      assert.equal((await back.next(name)).message, 'next');
+    }
+  });
 
-numbered('P9', 'an ack of another session is 403, of an unknown delivery 404, a second one a duplicate', async () => {
-  const { p, c, name } = await pair(server, { durable: true, ack: true });
-  await p.produce('e', 1);
-  const { msgId } = await c.next(name);
-  const other = await consumer(server);
-  assert.deepEqual([(await other.ack(msgId)).code, (await other.ack('never-was-1')).code], [403, 404]);
-  assert.deepEqual(await c.ack(msgId), { ok: true, msgId });
-  const second = await c.ack(msgId);
-  assert.deepEqual([second.ok, second.duplicate], [true, true]);
+  numbered('P9', 'an ack of another session is 403, of an unknown delivery 404, a second one a duplicate', async () => {
+    const { p, c, name } = await pair(server, { durable: true, ack: true });
+    await p.produce('e', 1);
+    const { msgId } = await c.next(name);
+    const other = await consumer(server);
+    assert.deepEqual([(await other.ack(msgId)).code, (await other.ack('never-was-1')).code], [403, 404]);
+    assert.deepEqual(await c.ack(msgId), { ok: true, msgId });
+    const second = await c.ack(msgId);
+    assert.deepEqual([second.ok, second.duplicate], [true, true]);
+  });
 });
 
 const GOOD = [
@@ -119,54 +123,56 @@ numbered('P14', 'durations are seconds, or have a unit; anything else is refused
   await assert.rejects(startServer({ ack_timeout: 'soon' }), /ack_timeout/);
 });
 
-numbered('P16', 'a numbered produce sent again over another connection is stored once', async () => {
-  const { p, c, again, name } = await pair(server, DURABLE);
-  await c.leave();
-  const instance = unique('instance');
-  const other = await producer(server);
-  const send = (client, n) => client.produce('e', n, { from: p.name, instance_seq: [instance, n] });
-  assert.deepEqual([(await send(p, 1)).duplicate, (await send(p, 2)).duplicate], [false, false]);
-  assert.deepEqual([(await send(other, 2)).duplicate, (await send(other, 3)).duplicate], [true, false]);
-  const back = await again();
-  assert.deepEqual(
-    (await back.take(name, 3)).map(({ message }) => message),
-    [1, 2, 3],
-  );
-  assert.equal(back.subscribed.queued, 3);
-});
+onEachStore((server) => {
+  numbered('P16', 'a numbered produce sent again over another connection is stored once', async () => {
+    const { p, c, again, name } = await pair(server, DURABLE);
+    await c.leave();
+    const instance = unique('instance');
+    const other = await producer(server);
+    const send = (client, n) => client.produce('e', n, { from: p.name, instance_seq: [instance, n] });
+    assert.deepEqual([(await send(p, 1)).duplicate, (await send(p, 2)).duplicate], [false, false]);
+    assert.deepEqual([(await send(other, 2)).duplicate, (await send(other, 3)).duplicate], [true, false]);
+    const back = await again();
+    assert.deepEqual(
+      (await back.take(name, 3)).map(({ message }) => message),
+      [1, 2, 3],
+    );
+    assert.equal(back.subscribed.queued, 3);
+  });
 
-numbered('P17', 'a delayed message is routed when it is due: to who listens then; a past date is now', async () => {
-  const p = await producer(server);
-  const event = unique('e');
-  const answer = await p.produce(event, 'later', { delay: '400ms' });
-  assert.deepEqual([answer.ok, answer.queued, answer.delivered, answer.delayed], [true, 0, 0, true]);
-  const c = await consumer(server);
-  await c.subscribe({ event, producer: p.name, ...DURABLE });
-  const past = await p.produce(event, 'past', { deliver_at: Date.now() - 60_000 });
-  assert.equal(past.ok, true);
-  const got = await c.take(`CONSUME-${p.name}-${event}`, 2);
-  assert.deepEqual(
-    got.map(({ message }) => message),
-    ['past', 'later'],
-  );
-});
+  numbered('P17', 'a delayed message is routed when it is due: to who listens then; a past date is now', async () => {
+    const p = await producer(server);
+    const event = unique('e');
+    const answer = await p.produce(event, 'later', { delay: '400ms' });
+    assert.deepEqual([answer.ok, answer.queued, answer.delivered, answer.delayed], [true, 0, 0, true]);
+    const c = await consumer(server);
+    await c.subscribe({ event, producer: p.name, ...DURABLE });
+    const past = await p.produce(event, 'past', { deliver_at: Date.now() - 60_000 });
+    assert.equal(past.ok, true);
+    const got = await c.take(`CONSUME-${p.name}-${event}`, 2);
+    assert.deepEqual(
+      got.map(({ message }) => message),
+      ['past', 'later'],
+    );
+  });
 
-numbered('P18', 'a group takes a message once, at the first of its keys, and its queue waits for whoever comes', async () => {
-  const p = await producer(server);
-  const group = unique('g');
-  const fields = { event: 'e', producer: p.name, group, ...DURABLE };
-  const first = await consumer(server);
-  await first.subscribe(fields);
-  const refused = await (await consumer(server)).call('SUBSCRIBE', { consumer: 'x', ...fields, ack: true, retry: { max_attempts: 7 } });
-  assert.deepEqual([refused.ok, refused.code], [false, -5]);
-  await first.leave();
-  for (let n = 0; n < 4; n++) assert.equal((await p.produce('e', n)).queued, 1);
-  const second = await consumer(server);
-  assert.equal((await second.subscribe(fields)).queued, 4);
-  assert.deepEqual(
-    (await second.take(`CONSUME-${p.name}-e`, 4)).map(({ message }) => message),
-    [0, 1, 2, 3],
-  );
+  numbered('P18', 'a group takes a message once, at the first of its keys, and its queue waits for whoever comes', async () => {
+    const p = await producer(server);
+    const group = unique('g');
+    const fields = { event: 'e', producer: p.name, group, ...DURABLE };
+    const first = await consumer(server);
+    await first.subscribe(fields);
+    const refused = await (await consumer(server)).call('SUBSCRIBE', { consumer: 'x', ...fields, ack: true, retry: { max_attempts: 7 } });
+    assert.deepEqual([refused.ok, refused.code], [false, -5]);
+    await first.leave();
+    for (let n = 0; n < 4; n++) assert.equal((await p.produce('e', n)).queued, 1);
+    const second = await consumer(server);
+    assert.equal((await second.subscribe(fields)).queued, 4);
+    assert.deepEqual(
+      (await second.take(`CONSUME-${p.name}-e`, 4)).map(({ message }) => message),
+      [0, 1, 2, 3],
+    );
+  });
 });
 
 numbered('P19', 'odd names are literal; reserved, long and control ones are refused', async () => {
@@ -232,7 +238,7 @@ numbered('P32', 'a stopped server ends every connection, frees its port and leav
 });
 
 numbered('P34', 'every refusal carries one stable word beside its number', async (t) => {
-  const own = await serverFor(t, { max_message_bytes: 2048, max_queued: 1 });
+  const own = await server.another(t, { max_message_bytes: 2048, max_queued: 1 });
   const { p, c, fields } = await pair(own, DURABLE);
   await c.leave();
   await p.produce('e', 1);

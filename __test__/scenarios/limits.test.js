@@ -2,74 +2,76 @@
 'use strict';
 const assert = require('node:assert/strict');
 const { Client, Polling, consumer, producer, request, unique } = require('../helpers/client');
-const { scenario, sharedServer, serverFor, long, sleep } = require('../helpers/scenario');
+const { scenario, sharedServer, onEachStore, long, sleep } = require('../helpers/scenario');
 
 const server = sharedServer();
 
-scenario(65, 'a realm that may hold two messages holds two; the producer is told', async (t) => {
-  const own = await serverFor(t, { max_queued_per_realm: 2 });
-  const p = await producer(own);
-  const c = await consumer(own);
-  const wish = { event: 'e', producer: p.name, durable: true };
-  await c.subscribe(wish);
-  await c.leave();
-  const answers = [];
-  for (let n = 0; n < 5; n++) answers.push(await p.produce('e', n));
-  assert.deepEqual(
-    answers.map(({ ok }) => ok),
-    [true, true, false, false, false],
-  );
-  for (const { error } of answers.slice(2)) assert.equal(error, 'queue_full');
-  const back = await consumer(own, c.name);
-  assert.equal((await back.subscribe(wish)).queued, 2);
-  const got = await back.take(`CONSUME-${p.name}-e`, 2);
-  assert.deepEqual(
-    got.map(({ message }) => message),
-    [0, 1],
-  );
-});
-
-scenario(65, 'a queue at max_queued refuses for itself; with drop_oldest it keeps the newest', async (t) => {
-  for (const [options, kept, refused] of [
-    [{ max_queued: 3 }, [0, 1, 2], true],
-    [{ max_queued: 3, overflow: 'drop_oldest' }, [3, 4, 5], false],
-  ]) {
-    const own = await serverFor(t, options);
+onEachStore((server) => {
+  scenario(65, 'a realm that may hold two messages holds two; the producer is told', async (t) => {
+    const own = await server.another(t, { max_queued_per_realm: 2 });
     const p = await producer(own);
     const c = await consumer(own);
     const wish = { event: 'e', producer: p.name, durable: true };
     await c.subscribe(wish);
     await c.leave();
-    let last;
-    for (let n = 0; n < 6; n++) last = await p.produce('e', n);
-    assert.equal(last.ok, !refused);
-    if (refused) assert.equal(last.error, 'queue_full');
+    const answers = [];
+    for (let n = 0; n < 5; n++) answers.push(await p.produce('e', n));
+    assert.deepEqual(
+      answers.map(({ ok }) => ok),
+      [true, true, false, false, false],
+    );
+    for (const { error } of answers.slice(2)) assert.equal(error, 'queue_full');
     const back = await consumer(own, c.name);
-    await back.subscribe(wish);
-    const got = await back.take(`CONSUME-${p.name}-e`, 3);
+    assert.equal((await back.subscribe(wish)).queued, 2);
+    const got = await back.take(`CONSUME-${p.name}-e`, 2);
     assert.deepEqual(
       got.map(({ message }) => message),
-      kept,
+      [0, 1],
     );
-    assert.ok(await back.quiet(/^CONSUME-/));
-  }
-});
+  });
 
-scenario(66, 'the answer to PRODUCE counts live and stored copies', async () => {
-  const p = await producer(server);
-  const [live, durable, away] = [await consumer(server), await consumer(server), await consumer(server)];
-  await live.subscribe({ event: 'e', producer: p.name });
-  await durable.subscribe({ event: 'e', producer: p.name, durable: true });
-  await away.subscribe({ event: 'e', producer: p.name, durable: true });
-  await away.leave();
-  const answer = await p.produce('e', 1);
-  assert.equal(answer.ok, true);
-  assert.equal(answer.delivered, 1);
-  assert.equal(answer.queued, 2);
-  assert.equal(answer.refused ?? 0, 0);
-  assert.ok(!answer.duplicate && !answer.delayed);
-  assert.equal(typeof answer.id, 'string');
-  assert.notEqual((await p.produce('e', 2)).id, answer.id);
+  scenario(65, 'a queue at max_queued refuses for itself; with drop_oldest it keeps the newest', async (t) => {
+    for (const [options, kept, refused] of [
+      [{ max_queued: 3 }, [0, 1, 2], true],
+      [{ max_queued: 3, overflow: 'drop_oldest' }, [3, 4, 5], false],
+    ]) {
+      const own = await server.another(t, options);
+      const p = await producer(own);
+      const c = await consumer(own);
+      const wish = { event: 'e', producer: p.name, durable: true };
+      await c.subscribe(wish);
+      await c.leave();
+      let last;
+      for (let n = 0; n < 6; n++) last = await p.produce('e', n);
+      assert.equal(last.ok, !refused);
+      if (refused) assert.equal(last.error, 'queue_full');
+      const back = await consumer(own, c.name);
+      await back.subscribe(wish);
+      const got = await back.take(`CONSUME-${p.name}-e`, 3);
+      assert.deepEqual(
+        got.map(({ message }) => message),
+        kept,
+      );
+      assert.ok(await back.quiet(/^CONSUME-/));
+    }
+  });
+
+  scenario(66, 'the answer to PRODUCE counts live and stored copies', async () => {
+    const p = await producer(server);
+    const [live, durable, away] = [await consumer(server), await consumer(server), await consumer(server)];
+    await live.subscribe({ event: 'e', producer: p.name });
+    await durable.subscribe({ event: 'e', producer: p.name, durable: true });
+    await away.subscribe({ event: 'e', producer: p.name, durable: true });
+    await away.leave();
+    const answer = await p.produce('e', 1);
+    assert.equal(answer.ok, true);
+    assert.equal(answer.delivered, 1);
+    assert.equal(answer.queued, 2);
+    assert.equal(answer.refused ?? 0, 0);
+    assert.ok(!answer.duplicate && !answer.delayed);
+    assert.equal(typeof answer.id, 'string');
+    assert.notEqual((await p.produce('e', 2)).id, answer.id);
+  });
 });
 
 const deep = (levels) => {
@@ -199,7 +201,7 @@ scenario(67, 'HTTP requests that are none of ours are answered and harm nobody',
 });
 
 scenario(68, 'many event names leave nothing behind', async (t) => {
-  const own = await serverFor(t);
+  const own = await server.another(t);
   const count = long ? 100_000 : 20_000;
   const round = async () => {
     const p = await producer(own);
@@ -224,7 +226,7 @@ scenario(68, 'many event names leave nothing behind', async (t) => {
 });
 
 scenario(69, 'a reader that stops costs a bounded amount of memory and delays nobody', async (t) => {
-  const own = await serverFor(t);
+  const own = await server.another(t);
   const p = await producer(own);
   const [slow, quick] = [await consumer(own, undefined, { gap: true }), await consumer(own)];
   for (const c of [slow, quick]) await c.subscribe({ event: 'e', producer: p.name });

@@ -2,7 +2,7 @@
 'use strict';
 const assert = require('node:assert/strict');
 const { Client, consumer, producer, unique } = require('../helpers/client');
-const { scenario, sharedServer, serverFor, sleep } = require('../helpers/scenario');
+const { scenario, sharedServer, sleep } = require('../helpers/scenario');
 
 const server = sharedServer();
 
@@ -61,7 +61,7 @@ for (const [title, options, least, most] of [
   ['whose TCP still acknowledges is replaced after five seconds', {}, 4000, 9000],
 ]) {
   scenario(12, `a frozen holder ${title}, and nothing is lost`, async (t) => {
-    const own = await serverFor(t, options);
+    const own = await server.another(t, options);
     const p = await producer(own);
     const holder = await consumer(own);
     const wish = { event: 'e', producer: p.name, durable: true, ack: true };
@@ -90,7 +90,7 @@ for (const [title, options, least, most] of [
 }
 
 scenario(13, 'where anonymous names are not allowed, one is refused with -4 and its session ends', async (t) => {
-  const own = await serverFor(t, { allow_anonymous: false });
+  const own = await server.another(t, { allow_anonymous: false });
   for (const [verb, name] of [
     ['CONSUMER', 'ANONYMOUS'],
     ['CONSUMER', 'ANONYMOUS-1'],

@@ -2,7 +2,7 @@
 'use strict';
 const assert = require('node:assert/strict');
 const { Client, Polling, consumer, producer, unique, deadline } = require('../helpers/client');
-const { scenario, sharedServer, serverFor, sleep } = require('../helpers/scenario');
+const { scenario, sharedServer, sleep } = require('../helpers/scenario');
 
 const server = sharedServer();
 
@@ -106,7 +106,7 @@ scenario(4, '40{} joins as 40 does; an unknown namespace is refused with 44 and 
 });
 
 scenario(5, 'a client that answers no ping is closed after interval and timeout, and its peers are told', async (t) => {
-  const quick = await serverFor(t, { pingInterval: 300, pingTimeout: 200 });
+  const quick = await server.another(t, { pingInterval: 300, pingTimeout: 200 });
   const p = await producer(quick);
   const c = await consumer(quick);
   await c.subscribe({ event: 'e', producer: p.name });
@@ -131,7 +131,7 @@ scenario(6, 'one frame of 5 MiB is accepted with the defaults', async () => {
 });
 
 scenario(6, 'above the limit the message is refused and the connection stays; far above it only this one closes', async (t) => {
-  const small = await serverFor(t, { max_message_bytes: 1024 * 1024 });
+  const small = await server.another(t, { max_message_bytes: 1024 * 1024 });
   const p = await producer(small);
   const c = await consumer(small);
   await c.subscribe({ event: 'e', producer: p.name });

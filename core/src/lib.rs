@@ -3,6 +3,7 @@
 //! The map of the rooms, upper ones import lower ones only:
 //!
 //! ```text
+//!  offline                       a store that nobody serves
 //!  server                        assembly: config → store, broker, listener
 //!  session                       one connected client: verbs → broker
 //!  broker    transport   client  routing and delivery; sockets; the Rust client
@@ -20,6 +21,8 @@ pub mod clock;
 mod error;
 pub mod metrics;
 pub mod model;
+#[cfg(feature = "server")]
+pub mod offline;
 pub mod protocol;
 #[cfg(feature = "server")]
 pub mod server;

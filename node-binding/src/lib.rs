@@ -5,6 +5,7 @@
 //!  client   a connection as free functions
 //!  options  what those functions are given, read and checked
 //!  server   a broker as free functions; numbers: what it tells
+//!  offline  work on a store that no broker serves
 //!  port     Rust → JS: an inbox per endpoint, a doorbell, `drain`
 //!  store    a store written in JavaScript
 //!  runtime  the one thread that the addon's clients live on
@@ -18,6 +19,7 @@
 pub mod client;
 pub mod error;
 mod numbers;
+pub mod offline;
 pub mod options;
 pub mod port;
 pub mod redis;

@@ -51,7 +51,15 @@ fn of_store(server: &Server) -> Value {
         "level": level(durability),
         "failures": store.counters().failures,
         "gaps": gaps,
+        "state": if health.is_degraded { "degraded" } else { "ok" },
         "degraded": health.is_degraded,
+        "depth": health.holding.map(|holding| json!({
+            "messages": holding.messages,
+            "bytes": holding.bytes,
+        })),
+        "oldest": server.oldest_waiting().map(|age| age.as_secs_f64()),
+        "delayed": health.holding.map(|holding| holding.delayed),
+        "dead_letters": health.holding.map(|holding| holding.dead_letters),
         "last_error": health.last_error.map(|(at, message)| json!({
             "at": at.0,
             "message": &*message,

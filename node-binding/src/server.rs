@@ -149,9 +149,11 @@ pub fn start_server(broker: &External<Broker>, token: u32) -> Result<()> {
         };
         let started = started.map(|server| {
             let address = server.local_addr();
+            let warnings = server.warnings().to_vec();
             let server = Arc::new(server);
             *slot.lock() = Some(Running { server, runtime });
-            json!({ "host": address.ip().to_string(), "port": address.port() })
+            let (host, port) = (address.ip().to_string(), address.port());
+            (json!({ "host": host, "port": port }), warnings)
         });
         port.answer(token, started);
     });

@@ -255,6 +255,7 @@ fn printed(criterion: &mut Criterion) {
     if is_asked("sqlite") {
         sqlite::backlog(criterion);
         sqlite::rates(criterion);
+        sqlite::reads(criterion);
     }
 }
 

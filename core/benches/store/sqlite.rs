@@ -145,6 +145,76 @@ pub(super) fn rates(_: &mut Criterion) {
     println!("sqlite full, 4096 B for 1,000 offline consumers: {rate:.0}/s");
 }
 
+/// What reading backlogs does to those who write meanwhile, and the other way round, printed.
+#[allow(clippy::print_stdout, reason = "a bench reports by printing")]
+pub(super) fn reads(_: &mut Criterion) {
+    for bytes in [128, 4096] {
+        for readers in [0, 1, 4] {
+            let house = House::new(Synchronous::Full);
+            let mut source = Source::sized(bytes);
+            let backlogs: Vec<_> = (0..readers)
+                .map(|n| {
+                    let spec = spec(&format!("backlog-{n}"), "a", true);
+                    let queue = house.runtime.block_on(house.store.open(spec, Timestamp(0)));
+                    let queue = queue.unwrap();
+                    house.fill(&mut source, queue.log, 20_000);
+                    queue
+                })
+                .collect();
+            let queue = house.open("a");
+            let is_over = std::cell::Cell::new(false);
+            let (pages, entries) = (std::cell::Cell::new(0u32), std::cell::Cell::new(0));
+            let read = async |queue: QueueRecord| {
+                let mut after = 0;
+                while !is_over.get() {
+                    let page =
+                        house
+                            .store
+                            .page(queue.queue, after, PageLimit::default(), Timestamp(0));
+                    let page = page.await.unwrap();
+                    pages.set(pages.get() + 1);
+                    entries.set(entries.get() + page.entries.len());
+                    after = if page.end { 0 } else { page.next };
+                }
+            };
+            let mut waits = Vec::new();
+            let write = async {
+                let mut under_way = VecDeque::new();
+                let start = Instant::now();
+                while start.elapsed() < TIME {
+                    while under_way.len() < 256 {
+                        let append = house.store.append(source.batch(queue.log, 1));
+                        under_way.push_back((Instant::now(), append));
+                    }
+                    if let Some((called, first)) = under_way.pop_front() {
+                        assert!(first.await.unwrap()[0].is_ok());
+                        waits.push(called.elapsed());
+                    }
+                }
+                is_over.set(true);
+                for (_, rest) in under_way {
+                    rest.await.unwrap();
+                }
+            };
+            let reading = futures_util::future::join_all(backlogs.into_iter().map(read));
+            house
+                .runtime
+                .block_on(async { tokio::join!(write, reading) });
+            waits.sort_unstable();
+            let seconds = TIME.as_secs_f64();
+            println!(
+                "sqlite full, {bytes} B, 256 in flight, {readers} reading: {:.0}/s, {:.1} ms, 99 % {:.1} ms; \
+                 read {:.0} entries and {:.0} pages/s",
+                waits.len() as f64 / seconds,
+                waits[waits.len() / 2].as_secs_f64() * 1e3,
+                waits[waits.len() * 99 / 100].as_secs_f64() * 1e3,
+                entries.get() as f64 / seconds,
+                f64::from(pages.get()) / seconds,
+            );
+        }
+    }
+}
+
 /// A backlog of a million: memory, processor time of an append before and after, and its end.
 #[allow(clippy::print_stdout, reason = "a bench reports by printing")]
 pub(super) fn backlog(_: &mut Criterion) {

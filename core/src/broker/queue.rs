@@ -73,7 +73,7 @@ impl Queue {
     ) -> Arc<Self> {
         // Of what the log does not hold yet nothing can have been sent, whatever is marked.
         let sent = record.sent.min(record.head);
-        let retry = record.spec.settings.retry.unwrap_or_default();
+        let retry = record.spec.settings.retry_policy();
         let mut start = Self::start(&engine, retry);
         start.queue = Some(record.queue);
         start.low = record.low;

@@ -273,7 +273,7 @@ impl Realm {
         match slot.kind {
             QueueKind::Group => {
                 let Some(name) = &settings.group else { return };
-                let retry = settings.retry.unwrap_or_default();
+                let retry = settings.retry_policy();
                 let group = self.enter_group(&slot.entry, name, retry);
                 let keeps = match (is_more, settings.durable) {
                     (false, _) => Keeps::Nothing,

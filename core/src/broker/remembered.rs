@@ -113,7 +113,7 @@ pub(super) fn recall(state: &mut State, record: &QueueRecord) {
                 durable: settings.durable,
                 ack: settings.ack,
                 ack_timeout: settings.ack_timeout.unwrap_or(defaults.ack_timeout),
-                retry: settings.retry.unwrap_or_default(),
+                retry: settings.retry_policy(),
                 group: settings.group.clone(),
                 ..defaults
             },

@@ -19,7 +19,7 @@ use super::registry;
 use super::remembered;
 use super::request::{SubscribeRequest, Subscribed};
 use super::{Answer, Broker, ready};
-use crate::model::Key;
+use crate::model::{Key, RetryPolicy};
 use crate::store::{QueueKind, QueueRecord, QueueSettings, QueueSpec};
 use crate::{Error, ErrorKind, Result};
 
@@ -110,7 +110,7 @@ fn spec(
             durable: options.durable,
             ack: options.ack,
             ack_timeout: Some(options.ack_timeout),
-            retry: Some(options.retry),
+            retry: (options.retry != RetryPolicy::default()).then(|| Box::new(options.retry)),
             consumer: Some(request.consumer.clone()),
             consumer_meta: remembered::meta(state, slot_key, request),
             group: options.group.clone(),

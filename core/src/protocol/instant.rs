@@ -8,7 +8,7 @@ const DAY: i64 = 86_400_000;
 
 /// Reads `YYYY-MM-DD`, or that with `THH:MM`, optional `:SS` and fraction, and `Z` or `±HH:MM`.
 /// `None` for anything else; dates before 1970 are 1970.
-pub(super) fn parse(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let mut reader = Reader(text.trim().as_bytes());
     let year = reader.number(4)?;
     reader.expect(b'-')?;

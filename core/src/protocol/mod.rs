@@ -6,7 +6,7 @@
 
 pub mod chunk;
 pub mod inbound;
-mod instant;
+pub(crate) mod instant;
 pub(crate) mod json;
 pub mod names;
 pub mod outbound;

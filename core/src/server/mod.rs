@@ -29,7 +29,7 @@ use crate::{Error, ErrorKind, Result};
 
 pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage};
 use housekeeping::Housekeeping;
-use persistence::{OnFallback, StateFile};
+use persistence::{Applied, OnFallback, StateFile};
 pub use persistence::{Persisted, Persistence, STATE_FILE};
 
 /// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.
@@ -52,6 +52,7 @@ pub struct Server {
     storage: Arc<parking_lot::Mutex<Option<Storage>>>,
     fallback: OnFallback,
     state: StateFile,
+    warnings: Vec<String>,
     bounds: Bounds,
     store_timeout: Duration,
     clock: Arc<dyn Clock>,
@@ -70,7 +71,12 @@ impl Server {
     /// [`SqliteStore::open`](crate::store::SqliteStore::open).
     pub async fn start(mut config: ServerConfig) -> Result<Self> {
         let state = StateFile::of(&config);
-        let (purpose, left) = state.apply(&mut config)?;
+        let Applied {
+            purpose,
+            left,
+            warning,
+        } = state.apply(&mut config)?;
+        let warnings = warning.into_iter().collect();
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
@@ -113,6 +119,7 @@ impl Server {
             storage,
             fallback,
             state,
+            warnings,
             bounds: config.bounds,
             store_timeout: config.broker.store_timeout,
             clock,
@@ -177,6 +184,17 @@ impl Server {
         let mut health = self.store.health();
         self.fallback.show(&mut health);
         health
+    }
+
+    /// How long ago the oldest message that waits was produced, as far as they have been counted.
+    pub fn oldest_waiting(&self) -> Option<Duration> {
+        let oldest = self.store.health().holding?.oldest?;
+        Some(self.clock.now().since(oldest))
+    }
+
+    /// What an operator should know of how it started, one sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The name of the store in force, and what its yes survives (P1).

@@ -102,6 +102,17 @@ impl Storage {
         }
     }
 
+    /// In words, with what its yes depends on.
+    fn told(&self) -> String {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) if options.synchronous == Synchronous::Normal => {
+                format!("{} (synchronous: normal)", self.place())
+            }
+            _ => self.place(),
+        }
+    }
+
     /// In the words of the server's options.
     fn to_options(&self) -> Value {
         let mut options = Map::new();
@@ -172,7 +183,7 @@ impl Storage {
     }
 
     /// As a store for this purpose.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &self,
         purpose: Purpose,
         bounds: Bounds,
@@ -249,6 +260,16 @@ fn redis_members(redis: &RedisOptions, options: &mut Map<String, Value>) {
     }
 }
 
+/// What the state file has done to what is configured.
+pub(super) struct Applied {
+    /// What the store is opened for.
+    pub(super) purpose: Purpose,
+    /// The store that was left for it.
+    pub(super) left: Option<Storage>,
+    /// What to say of that.
+    pub(super) warning: Option<String>,
+}
+
 /// The state file.
 #[derive(Debug, Clone)]
 pub(super) struct StateFile(PathBuf);
@@ -316,29 +337,39 @@ impl StateFile {
         written.map_err(|error: std::io::Error| self.failed("cannot be written", error))
     }
 
-    /// Lets what was chosen last stand in the place of what is configured; what that is opened for,
-    /// and what was left for it.
-    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<(Purpose, Option<Storage>)> {
+    /// Lets what was chosen last stand in the place of what is configured.
+    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<Applied> {
         let Some((wish, left)) = self.read()? else {
-            return Ok((Purpose::Lead, None));
+            return Ok(Applied {
+                purpose: Purpose::Lead,
+                left: None,
+                warning: None,
+            });
         };
         let configured = match &config.store {
             Some(_) => "a store of its own".to_owned(),
-            None => config.storage.place(),
+            None => config.storage.told(),
         };
-        let chosen = wish.storage.place();
-        if configured != chosen {
-            tracing::warn!(
-                "the store is {chosen}, as set while the server ran, and not {configured}, as \
+        let told = wish.storage.told();
+        let warning = (configured != told).then(|| {
+            format!(
+                "the store is {told}, as set while the server ran, and not {configured}, as \
                  configured; {} says so",
                 self.0.display()
-            );
+            )
+        });
+        if let Some(warning) = &warning {
+            tracing::warn!("{warning}");
         }
         config.storage = wish.storage;
         config.store = None;
         if let Some(ttl) = wish.default_ttl {
             config.broker.default_ttl = ttl;
         }
-        Ok((Purpose::Chosen, left))
+        Ok(Applied {
+            purpose: Purpose::Chosen,
+            left,
+            warning,
+        })
     }
 }

@@ -62,9 +62,9 @@ pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
 pub use swap::{Copied, SwapStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
-    Entry, Exception, Gap, LogId, Maintained, Overflow, Page, PageLimit, Placed, QueueChange,
-    QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled, StoreCounters,
-    StoreHealth,
+    Entry, Exception, Gap, Holding, LogId, Maintained, Overflow, Page, PageLimit, Placed,
+    QueueChange, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled,
+    StoreCounters, StoreHealth,
 };
 
 /// A place where messages wait. All methods are called on any thread and return at once; the

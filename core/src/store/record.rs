@@ -1,13 +1,12 @@
 //! One row of a store as a value that any other store understands: what copies and exports consist of.
 //!
 //! Rows refer to each other by number; a realm's number never changes while its name may. As JSON a
-//! record is an object with `record` naming its kind; a message is its stored form in base64, with
-//! its checksum. Knows no store.
+//! record is an object with `record` naming its kind. Knows no store.
+
+mod message;
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
 
 use crate::model::{Key, Message};
@@ -195,7 +194,7 @@ pub struct EntryRecord {
     /// What there was up to it, itself included.
     pub sums: Sums,
     /// The message.
-    #[serde(with = "message_text")]
+    #[serde(with = "message")]
     pub message: Arc<Message>,
 }
 
@@ -223,7 +222,7 @@ pub struct ExceptionRecord {
     /// Goes out alone (P11).
     pub suspect: bool,
     /// The message, with the expiry that holds in this queue.
-    #[serde(with = "message_text")]
+    #[serde(with = "message")]
     pub message: Arc<Message>,
 }
 
@@ -257,7 +256,7 @@ pub struct LetterRecord {
     /// When it was buried last, in Unix milliseconds.
     pub dead_at: u64,
     /// The message.
-    #[serde(with = "message_text")]
+    #[serde(with = "message")]
     pub message: Arc<Message>,
 }
 
@@ -271,7 +270,7 @@ pub struct DelayedRecord {
     /// Whose credential it was published with.
     pub owner: Option<Arc<str>>,
     /// The message.
-    #[serde(with = "message_text")]
+    #[serde(with = "message")]
     pub message: Arc<Message>,
 }
 
@@ -352,28 +351,6 @@ mod settings_text {
         let value = serde_json::Value::deserialize(from)?;
         let settings = settings::settings(&value.to_string());
         settings.ok_or_else(|| D::Error::custom("these are no settings of a queue"))
-    }
-}
-
-mod message_text {
-    use super::*;
-
-    pub(super) fn serialize<S: Serializer>(
-        message: &Arc<Message>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        let mut bytes = Vec::new();
-        message.encode(&mut bytes);
-        to.serialize_str(&BASE64.encode(bytes))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Arc<Message>, D::Error> {
-        let text = String::deserialize(from)?;
-        let bytes = BASE64.decode(text).map_err(D::Error::custom)?;
-        let message = Message::decode(bytes.into()).map_err(D::Error::custom)?;
-        Ok(Arc::new(message))
     }
 }
 

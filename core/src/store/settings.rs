@@ -43,7 +43,7 @@ pub(super) fn settings_text(settings: &QueueSettings) -> String {
     put("ack", settings.ack.then_some(Value::Bool(true)));
     let ack_timeout = settings.ack_timeout.map(|time| millis(time).into());
     put("ack_timeout_ms", ack_timeout);
-    let retry = settings.retry.map(|retry| {
+    let retry = settings.retry.as_deref().map(|retry| {
         json!({
             "max_attempts": retry.max_attempts(),
             "delay_ms": millis(retry.first_delay()),
@@ -77,7 +77,8 @@ pub(super) fn settings(text: &str) -> Option<QueueSettings> {
                 false => Backoff::Fixed,
             };
             let (delay, most) = (time(retry.get("delay_ms")), time(retry.get("max_delay_ms")));
-            Some(RetryPolicy::new(Some(attempts), delay, backoff, most).ok()?)
+            let policy = RetryPolicy::new(Some(attempts), delay, backoff, most);
+            Some(Box::new(policy.ok()?))
         }
     };
     let consumer = match text("consumer") {
@@ -116,7 +117,8 @@ mod tests {
                 Backoff::Exponential,
                 Some(Duration::from_secs(9)),
             )
-            .ok(),
+            .ok()
+            .map(Box::new),
             consumer: ConsumerName::parse("a \"b\"").ok(),
             consumer_meta: Some("{\"a\":1}".into()),
             group: GroupName::parse("g").ok(),

@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::model::{ConsumerName, GroupName, Key, Message, MessageId, RealmId, RetryPolicy};
 use crate::{Error, ErrorKind};
 
-pub use reports::{Gap, Maintained, StoreCounters, StoreHealth};
+pub use reports::{Gap, Holding, Maintained, StoreCounters, StoreHealth};
 
 /// Position of an entry in its log, from 1, in commit order, never reused.
 pub type Seq = u64;
@@ -74,8 +74,8 @@ pub struct QueueSettings {
     pub ack: bool,
     /// How long a session may take to ack.
     pub ack_timeout: Option<Duration>,
-    /// What happens after a failure.
-    pub retry: Option<RetryPolicy>,
+    /// What happens after a failure; `None`: the default. Boxed: few queues have one of their own.
+    pub retry: Option<Box<RetryPolicy>>,
     /// The name that attached last (awareness).
     pub consumer: Option<ConsumerName>,
     /// What the broker keeps of that consumer and of the others who subscribe by it. JSON text.
@@ -84,6 +84,13 @@ pub struct QueueSettings {
     pub group: Option<GroupName>,
     /// Whose queue it is (P30); `None`: nobody's.
     pub owner: Option<Arc<str>>,
+}
+
+impl QueueSettings {
+    /// What happens after a failure.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        self.retry.as_deref().copied().unwrap_or_default()
+    }
 }
 
 /// A queue as the store has it.

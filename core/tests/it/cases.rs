@@ -7,11 +7,25 @@ use restante::model::RealmId;
 use restante::store::{Bounds, Overflow};
 use serde_json::{Value, json};
 
-use crate::harness::{House, size};
+use crate::harness::{House, On, on_each_store, size};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
+
+on_each_store! {
+    a12_every_produce_is_answered_or_its_connection_ended_when_the_realm_goes_p2,
+    a14_of_short_and_long_lived_messages_only_the_long_ones_wait_p15,
+    b02_a_handler_that_says_it_works_keeps_its_delivery_past_the_ack_timeout_p13,
+    b02_a_handler_that_says_nothing_loses_its_delivery_after_the_ack_timeout_p10,
+    c05_of_an_ordering_key_the_rest_waits_while_its_first_is_retried_p8,
+    e01_sessions_that_came_and_went_are_in_no_count_p25,
+    e06_a_durable_consumer_that_never_returns_costs_a_bounded_amount_and_ends_p4_p25,
+    e08_a_full_queue_refuses_or_drops_its_oldest_and_counts_both_p2_p25,
+    e10_dead_letters_are_bounded_in_number_and_age_oldest_first_p25_p37,
+    f05_a_message_that_kills_its_consumer_three_times_is_a_dead_letter_with_its_story_p10,
+    f15_members_that_all_timed_out_once_work_on_and_none_is_counted_twice_p18,
+}
 
 fn durable() -> Value {
     json!({ "event": "e", "producer": "p", "durable": true })
@@ -33,9 +47,8 @@ fn numbers(range: std::ops::Range<usize>) -> Vec<Value> {
     range.map(|n| json!(n)).collect()
 }
 
-#[tokio::test]
-async fn a12_every_produce_is_answered_or_its_connection_ended_when_the_realm_goes_p2() {
-    let house = House::plain().await;
+async fn a12_every_produce_is_answered_or_its_connection_ended_when_the_realm_goes_p2(on: On) {
+    let house = House::on(on).await;
     let mut c = house.consumer("c").await;
     c.subscribe(with(durable(), json!({ "producer": "TYO-MQ-ALL" })))
         .await;
@@ -56,9 +69,8 @@ async fn a12_every_produce_is_answered_or_its_connection_ended_when_the_realm_go
     house.close().await;
 }
 
-#[tokio::test]
-async fn a14_of_short_and_long_lived_messages_only_the_long_ones_wait_p15() {
-    let house = House::plain().await;
+async fn a14_of_short_and_long_lived_messages_only_the_long_ones_wait_p15(on: On) {
+    let house = House::on(on).await;
     let mut p = house.producer("p").await;
     let mut c = house.consumer("c").await;
     c.subscribe(durable()).await;
@@ -103,9 +115,8 @@ async fn a14_of_short_and_long_lived_messages_only_the_long_ones_wait_p15() {
     house.close().await;
 }
 
-#[tokio::test]
-async fn b02_a_handler_that_says_it_works_keeps_its_delivery_past_the_ack_timeout_p13() {
-    let house = House::plain().await;
+async fn b02_a_handler_that_says_it_works_keeps_its_delivery_past_the_ack_timeout_p13(on: On) {
+    let house = House::on(on).await;
     let mut p = house.producer("p").await;
     let mut c = house.consumer("c").await;
     let wish = with(
@@ -128,9 +139,8 @@ async fn b02_a_handler_that_says_it_works_keeps_its_delivery_past_the_ack_timeou
     house.close().await;
 }
 
-#[tokio::test]
-async fn b02_a_handler_that_says_nothing_loses_its_delivery_after_the_ack_timeout_p10() {
-    let house = House::plain().await;
+async fn b02_a_handler_that_says_nothing_loses_its_delivery_after_the_ack_timeout_p10(on: On) {
+    let house = House::on(on).await;
     let mut p = house.producer("p").await;
     let mut c = house.consumer("c").await;
     let wish = with(
@@ -155,10 +165,9 @@ async fn b02_a_handler_that_says_nothing_loses_its_delivery_after_the_ack_timeou
     house.close().await;
 }
 
-#[tokio::test]
-async fn c05_of_an_ordering_key_the_rest_waits_while_its_first_is_retried_p8() {
+async fn c05_of_an_ordering_key_the_rest_waits_while_its_first_is_retried_p8(on: On) {
     for succeeds in [true, false] {
-        let house = House::plain().await;
+        let house = House::on(on).await;
         let mut p = house.producer("p").await;
         let mut c = house.consumer("c").await;
         let attempts = if succeeds { 9 } else { 2 };
@@ -206,9 +215,8 @@ async fn c05_of_an_ordering_key_the_rest_waits_while_its_first_is_retried_p8() {
     }
 }
 
-#[tokio::test]
-async fn e01_sessions_that_came_and_went_are_in_no_count_p25() {
-    let house = House::plain().await;
+async fn e01_sessions_that_came_and_went_are_in_no_count_p25(on: On) {
+    let house = House::on(on).await;
     let rounds = size(200, 2_000);
     for n in 0..rounds {
         let mut c = house.consumer(&format!("c{n}")).await;
@@ -246,15 +254,14 @@ async fn e01_sessions_that_came_and_went_are_in_no_count_p25() {
     house.close().await;
 }
 
-#[tokio::test]
-async fn e06_a_durable_consumer_that_never_returns_costs_a_bounded_amount_and_ends_p4_p25() {
+async fn e06_a_durable_consumer_that_never_returns_costs_a_bounded_amount_and_ends_p4_p25(on: On) {
     let most = 1_000;
     let bounds = Bounds {
         max_queued: most,
         overflow: Overflow::DropOldest,
         ..Bounds::default()
     };
-    let house = House::start(bounds, |_| {}).await;
+    let house = House::start(on, bounds, |_| {}).await;
     let mut p = house.producer("p").await;
     let mut c = house.consumer("c").await;
     c.subscribe(durable()).await;
@@ -279,7 +286,12 @@ async fn e06_a_durable_consumer_that_never_returns_costs_a_bounded_amount_and_en
             .collect::<Vec<_>>(),
         [most]
     );
-    assert_eq!(house.counters().dropped_oldest, count as u64 - most);
+    let dropped = count as u64 - most;
+    house
+        .until("all are stored", |house| {
+            house.counters().dropped_oldest == dropped
+        })
+        .await;
     house.clock.advance(61 * SECOND);
     house.server.broker().sweep().await;
     assert_eq!(house.depth().await, 0);
@@ -292,15 +304,14 @@ async fn e06_a_durable_consumer_that_never_returns_costs_a_bounded_amount_and_en
     house.close().await;
 }
 
-#[tokio::test]
-async fn e08_a_full_queue_refuses_or_drops_its_oldest_and_counts_both_p2_p25() {
+async fn e08_a_full_queue_refuses_or_drops_its_oldest_and_counts_both_p2_p25(on: On) {
     for overflow in [Overflow::Reject, Overflow::DropOldest] {
         let bounds = Bounds {
             max_queued: 100,
             overflow,
             ..Bounds::default()
         };
-        let house = House::start(bounds, |_| {}).await;
+        let house = House::start(on, bounds, |_| {}).await;
         let mut p = house.producer("p").await;
         let mut c = house.consumer("c").await;
         c.subscribe(durable()).await;
@@ -340,8 +351,7 @@ async fn e08_a_full_queue_refuses_or_drops_its_oldest_and_counts_both_p2_p25() {
     }
 }
 
-#[tokio::test]
-async fn e10_dead_letters_are_bounded_in_number_and_age_oldest_first_p25_p37() {
+async fn e10_dead_letters_are_bounded_in_number_and_age_oldest_first_p25_p37(on: On) {
     let most = size(100, 10_000);
     let count = size(2_000, 200_000);
     let bounds = Bounds {
@@ -349,7 +359,7 @@ async fn e10_dead_letters_are_bounded_in_number_and_age_oldest_first_p25_p37() {
         dlq_ttl: HOUR,
         ..Bounds::default()
     };
-    let house = House::start(bounds, |_| {}).await;
+    let house = House::start(on, bounds, |_| {}).await;
     let mut p = house.producer("p").await;
     let mut c = house.consumer("c").await;
     c.subscribe(acked()).await;
@@ -385,9 +395,10 @@ async fn e10_dead_letters_are_bounded_in_number_and_age_oldest_first_p25_p37() {
     house.close().await;
 }
 
-#[tokio::test]
-async fn f05_a_message_that_kills_its_consumer_three_times_is_a_dead_letter_with_its_story_p10() {
-    let house = House::plain().await;
+async fn f05_a_message_that_kills_its_consumer_three_times_is_a_dead_letter_with_its_story_p10(
+    on: On,
+) {
+    let house = House::on(on).await;
     let mut p = house.producer("p").await;
     let wish = with(
         acked(),
@@ -426,9 +437,8 @@ async fn f05_a_message_that_kills_its_consumer_three_times_is_a_dead_letter_with
     house.close().await;
 }
 
-#[tokio::test]
-async fn f15_members_that_all_timed_out_once_work_on_and_none_is_counted_twice_p18() {
-    let house = House::plain().await;
+async fn f15_members_that_all_timed_out_once_work_on_and_none_is_counted_twice_p18(on: On) {
+    let house = House::on(on).await;
     let mut p = house.producer("p").await;
     let wish = with(
         acked(),

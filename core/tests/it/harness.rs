@@ -5,31 +5,84 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use restante::clock::TestClock;
+use restante::clock::{SystemClock, TestClock};
 use restante::model::RealmId;
 use restante::server::{Server, ServerConfig};
-use restante::store::{Bounds, DeadLetter, MemoryStore, Store, StoreCounters};
+use restante::store::{
+    Bounds, DeadLetter, MemoryStore, SharedStore, SqliteOptions, SqliteStore, StoreCounters,
+    Synchronous,
+};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::time::timeout;
 
+use crate::redis::server as redis;
 use crate::transport::harness::{PATIENCE, Ws, masked};
 
 /// The first byte of a close frame.
 const CLOSE: u8 = 0x88;
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// Which store a server has.
+#[derive(Debug, Clone, Copy)]
+pub enum On {
+    Memory,
+    Sqlite,
+    Redis,
+}
+
+impl On {
+    /// A new one, and the directory that it is in. Only the server's clock stands still.
+    async fn open(self, bounds: Bounds) -> (SharedStore, Option<TempDir>) {
+        match self {
+            Self::Memory => (Arc::new(MemoryStore::new(bounds)), None),
+            Self::Sqlite => {
+                let folder = TempDir::new().unwrap();
+                let options = SqliteOptions {
+                    path: Some(folder.path().join("it.sqlite")),
+                    synchronous: Synchronous::Normal,
+                    ..SqliteOptions::default()
+                };
+                let store = SqliteStore::open(options, bounds, Arc::new(SystemClock::new()));
+                (Arc::new(store.await.unwrap()), Some(folder))
+            }
+            Self::Redis => {
+                let options = redis::shared().options();
+                (Arc::new(redis::open(options, bounds).await), None)
+            }
+        }
+    }
+}
+
+/// Makes of cases, each an `async fn(On)`, tests on every store.
+macro_rules! on_each_store {
+    ($($case:ident),+ $(,)?) => {
+        mod on_memory { $crate::harness::on_each_store! { @ Memory $($case)+ } }
+        mod on_sqlite { $crate::harness::on_each_store! { @ Sqlite $($case)+ } }
+        mod on_redis { $crate::harness::on_each_store! { @ Redis $($case)+ } }
+    };
+    (@ $on:ident $($case:ident)+) => {
+        $(#[tokio::test]
+        async fn $case() {
+            super::$case($crate::harness::On::$on).await;
+        })+
+    };
+}
+pub(crate) use on_each_store;
+
 /// A running server, its clock and its store.
 pub struct House {
     pub server: Server,
     pub clock: Arc<TestClock>,
-    store: Arc<MemoryStore>,
+    store: SharedStore,
+    _folder: Option<TempDir>,
 }
 
 impl House {
     /// A server on a free port; heartbeats are out of the way unless `change` says otherwise.
-    pub async fn start(bounds: Bounds, change: impl FnOnce(&mut ServerConfig)) -> Self {
+    pub async fn start(on: On, bounds: Bounds, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let clock = TestClock::new();
-        let store = Arc::new(MemoryStore::new(bounds));
+        let (store, folder) = on.open(bounds).await;
         let mut config = ServerConfig::default();
         config.host = Some("127.0.0.1".to_owned());
         config.port = 0;
@@ -42,11 +95,16 @@ impl House {
             server,
             clock,
             store,
+            _folder: folder,
         }
     }
 
+    pub async fn on(on: On) -> Self {
+        Self::start(on, Bounds::default(), |_| {}).await
+    }
+
     pub async fn plain() -> Self {
-        Self::start(Bounds::default(), |_| {}).await
+        Self::on(On::Memory).await
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -89,7 +147,12 @@ impl House {
 
     /// Closes the server, and lets its deadlines come: clients of a test do not say goodbye.
     pub async fn close(self) {
-        let Self { server, clock, .. } = self;
+        let Self {
+            server,
+            clock,
+            _folder,
+            ..
+        } = self;
         let ticking = async {
             loop {
                 clock.advance(Duration::from_secs(1));

@@ -42,6 +42,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "error",
         ],
     ),
+    (
+        "offline",
+        &["server", "store", "protocol", "model", "clock", "error"],
+    ),
 ];
 
 /// A file may be longer than this only with its reason here.

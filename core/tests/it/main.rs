@@ -12,6 +12,7 @@ mod client;
 mod errors;
 mod harness;
 mod layers;
+mod offline;
 mod redis;
 #[cfg(unix)]
 mod sqlite;

@@ -1,6 +1,5 @@
 //! What a client on the wire is told: every reply that is owed comes, and says what is true.
 
-use restante::store::Bounds;
 use serde_json::{Value, json};
 
 use crate::harness::{Client, House};
@@ -117,7 +116,7 @@ async fn a_repeat_of_a_delayed_message_says_that_it_is_still_held() {
 
 #[tokio::test]
 async fn unsubscribe_takes_a_key_in_any_case_and_nobody_elses() {
-    let house = House::start(Bounds::default(), |_| {}).await;
+    let house = House::plain().await;
     let mut c = house.consumer("c").await;
     let mut other = house.consumer("other").await;
     c.subscribe(json!({ "event": "Paid", "producer": "Orders" }))

@@ -109,6 +109,7 @@ macro_rules! store_contract {
             entries_under_the_sent_mark_count_as_sent_once
             depth_counts_entries_bytes_and_the_oldest
             browsing_shows_everything_unsettled_and_changes_nothing
+            what_a_store_holds_is_told_in_sum
             low_settles_everything_up_to_it_and_never_goes_back
             entries_settled_above_low_stay_settled
             one_queue_settles_nothing_for_another

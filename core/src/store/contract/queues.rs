@@ -1,7 +1,6 @@
 //! Opening, forgetting, purging and renaming.
 
 use crate::ErrorKind;
-use crate::model::RetryPolicy;
 use crate::store::{DeadLetterId, PageLimit, QueueId, QueueKind, QueueSpec, Settled};
 
 use super::Make;
@@ -26,7 +25,7 @@ pub async fn opening_again_updates_settings_and_keeps_the_backlog(make: Make<'_>
     let first = rig.filled("a", 2).await;
     let mut changed = spec("a");
     changed.settings.ack = true;
-    changed.settings.retry = Some(RetryPolicy::default());
+    changed.settings.retry = Some(Box::default());
     changed.settings.consumer_meta = Some("{\"a\":1}".into());
     changed.settings.owner = Some("me".into());
     let again = rig.store.open(changed.clone(), at(5)).await.unwrap();

@@ -3,10 +3,12 @@
 use bytes::Bytes;
 
 use crate::model::Message;
-use crate::store::{Depth, PageLimit, QueueChange};
+use crate::store::{Append, Depth, PageLimit, QueueChange};
 
 use super::Make;
-use super::rig::{ALL, Rig, START, at, done, except, exception, low, plain, realm, seqs, spec};
+use super::rig::{
+    ALL, Rig, START, append, at, bury, done, except, exception, low, plain, realm, seqs, spec,
+};
 
 fn sized(rig: &Rig, bytes: usize) -> Message {
     Message {
@@ -155,4 +157,29 @@ pub async fn browsing_shows_everything_unsettled_and_changes_nothing(make: Make<
     assert_eq!(seqs(&some), [2, 4]);
     let after = (rig.store.queues().await.unwrap(), rig.store.counters());
     assert_eq!(before, after);
+}
+
+pub async fn what_a_store_holds_is_told_in_sum(make: Make<'_>) {
+    let rig = Rig::new(make).await;
+    let queue = rig.filled("a", 6).await;
+    let other = rig.open(plain("b")).await;
+    rig.put(rig.guaranteed(), other.log).await;
+    rig.change(queue.queue, bury(&[1])).await;
+    rig.change(queue.queue, except(vec![exception(2, at(7))]))
+        .await;
+    rig.change(queue.queue, low(3)).await;
+    let held = Append {
+        due: Some(at(60)),
+        ..append(rig.message(), &[])
+    };
+    rig.try_put(held).await.unwrap();
+    rig.maintain(at(0)).await;
+    let depth = rig.store.realm_depth(&realm("r")).await.unwrap();
+    let holding = rig.store.health().holding.unwrap();
+    let told = (holding.messages, holding.bytes, holding.oldest);
+    assert_eq!(told, (depth.count, depth.bytes, depth.oldest));
+    assert_eq!(
+        (depth.count, holding.delayed, holding.dead_letters),
+        (6, 1, 1)
+    );
 }

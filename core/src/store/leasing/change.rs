@@ -8,10 +8,10 @@ use crate::clock::{Elapsed, Timestamp};
 use crate::model::{Message, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::super::memory::Row;
 use super::super::types::{
     Burial, DeadLetter, DeadLetterId, Exception, QueueChange, QueueId, Seq, Settled,
 };
-use super::exceptions::Row;
 use super::line::{Op, Purpose};
 use super::queue::Cell;
 use super::read::Look;
@@ -82,17 +82,12 @@ impl State {
             if let Some(entry) = queue.take_waiting(id, state.seq, expiry)
                 && let Some(message) = entry.message
             {
-                let (rounds, state) = (0, state.clone());
-                queue.except(
-                    id,
-                    Row {
-                        message,
-                        rounds,
-                        state,
-                    },
-                    entry.cell,
-                    expiry,
-                );
+                let row = Row {
+                    held: message,
+                    rounds: 0,
+                    state: state.clone(),
+                };
+                queue.except(id, row, entry.cell, expiry);
             }
         })
     }
@@ -100,7 +95,7 @@ impl State {
     fn bury(&mut self, id: QueueId, burial: &Burial, now: Timestamp) -> Result<Waits> {
         let taken = self.change(id, |queue, log, expiry| {
             let (message, rounds, cell) = match queue.take_exception(id, burial.seq, expiry) {
-                Some((row, cell)) => (row.message, row.rounds, cell),
+                Some((row, cell)) => (row.held, row.rounds, cell),
                 None => {
                     let entry = queue.take_waiting(id, burial.seq, expiry)?;
                     (entry.message?, 0, entry.cell)
@@ -140,7 +135,7 @@ impl State {
         }
         let realm_id = letter.realm.clone();
         let realm = self.realms.entry(realm_id.clone()).or_default();
-        let dropped = realm.graves.bury(letter, self.bounds.dlq_max_per_realm);
+        let dropped = realm.bury(letter, self.bounds.dlq_max_per_realm);
         self.counters.dead_letters_dropped += dropped.len() as u64;
         dropped
             .into_iter()
@@ -240,10 +235,10 @@ impl State {
         let Some(graves) = self.realms.get_mut(realm).map(|realm| &mut realm.graves) else {
             return 0;
         };
-        let letters = std::mem::take(graves).list(None, usize::MAX);
-        letters
-            .iter()
-            .for_each(|letter| self.discard_row(letter.id, realm));
+        let letters = std::mem::take(graves);
+        for letter in letters.after(None) {
+            self.discard_row(letter.id, realm);
+        }
         letters.len() as u64
     }
 

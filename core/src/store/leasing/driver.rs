@@ -15,7 +15,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::pending::Pending;
-use super::super::simple::{RowId, SimpleStore};
+use super::super::simple::{Place, RowId, RowPage, SimpleStore};
 use super::super::types::QueueId;
 use super::line::{Call, Job, Op};
 use super::load::Outcome;
@@ -213,7 +213,7 @@ impl<S: SimpleStore> Shared<S> {
     /// One call with its deadline.
     pub(super) async fn call<T: Send + 'static>(
         &self,
-        method: &str,
+        method: &'static str,
         call: impl FnOnce() -> Pending<T>,
     ) -> Result<T> {
         let mut pending = self.guard(method, call);
@@ -230,7 +230,7 @@ impl<S: SimpleStore> Shared<S> {
         called.unwrap_or_else(|_| Pending::ready(Err(panicked(method))))
     }
 
-    async fn wait<T>(&self, method: &str, pending: &mut Pending<T>) -> Result<T> {
+    async fn wait<T>(&self, method: &'static str, pending: &mut Pending<T>) -> Result<T> {
         let answer = match pending.take_ready() {
             Some(answer) => answer,
             None => {
@@ -246,7 +246,29 @@ impl<S: SimpleStore> Shared<S> {
                 }
             }
         };
-        answer.map_err(|error| refused(method, error))
+        let answer = answer.map_err(|error| refused(method, error));
+        match &answer {
+            Ok(_) => self.health.worked(method),
+            Err(error) => self.health.failed(method, error, &*self.clock),
+        }
+        answer
+    }
+
+    /// Reads a queue that nobody has: a row of a probe would be seen by the store's owner.
+    pub(super) async fn probe(&self) -> Result<()> {
+        let place = Place {
+            realm: "default".into(),
+            event: "restante-probe".into(),
+            consumer: "restante-probe".into(),
+        };
+        let page = RowPage {
+            limit: Some(1),
+            after: None,
+        };
+        let rows = self
+            .call("dequeue", || self.simple.dequeue(&place, page))
+            .await;
+        rows.map(|_| ())
     }
 
     /// The ids of rows that were stored in one call, one answer each.

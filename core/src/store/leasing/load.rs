@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::model::{Key, Message};
 use crate::{Error, ErrorKind, Result};
 
+use super::super::memory::Row as Exceptional;
 use super::super::simple::{DeadRow, Place, Row, RowId, RowPage};
 use super::super::types::{DeadLetter, DeadLetterId, Exception, QueueId, Seq};
-use super::exceptions::Row as Exceptional;
 use super::line::{Op, Purpose, Then, Told};
 use super::queue::{Cell, Known, Past, Queue, Stored, Waiting};
 use super::state::State;
@@ -314,13 +314,13 @@ impl State {
     ) {
         if let Err(error) = outcome {
             if let Some(realm) = self.realms.get_mut(&letter.realm) {
-                realm.graves.bury(letter, self.bounds.dlq_max_per_realm);
+                realm.bury(letter, self.bounds.dlq_max_per_realm);
             }
             return tell(told, &Err(error));
         }
         self.discard_row(letter.id, &letter.realm);
         let row = Exceptional {
-            message: letter.message,
+            held: letter.message,
             rounds: letter.rounds,
             state: Exception {
                 seq: letter.id.seq,
@@ -410,7 +410,7 @@ impl State {
             self.dead_rows
                 .insert(grave.id, Stored::taken(letter.row.id));
             let realm = self.realms.entry(grave.realm.clone()).or_default();
-            realm.graves.bury(grave, self.bounds.dlq_max_per_realm);
+            realm.bury(grave, self.bounds.dlq_max_per_realm);
         }
     }
 

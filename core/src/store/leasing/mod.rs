@@ -11,14 +11,14 @@
 //!  driver who tells it             load    what it answers
 //!  side   subscriptions            sweep   what time ends
 //!  shared calls under the lock      upkeep  writing, and the end
+//!  health what its calls say
 //! ```
 
 mod append;
 mod change;
 mod driver;
-mod exceptions;
 mod gaps;
-mod graves;
+mod health;
 mod line;
 mod load;
 mod queue;
@@ -43,13 +43,14 @@ use crate::{Error, ErrorKind, Result};
 
 use super::Store;
 use super::pending::Pending;
-use super::simple::{Place, RowPage, SimpleStore};
+use super::simple::SimpleStore;
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
     Gap, Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
-    StoreCounters,
+    StoreCounters, StoreHealth,
 };
 use append::Answered;
+use health::Health;
 use read::Look;
 use shared::{Shared, after, closed};
 use state::State;
@@ -144,7 +145,7 @@ impl<S: SimpleStore> Leasing<S> {
         };
         state.lines.methods = methods;
         state.lines.patience = options.timeout;
-        side::read(&text, &mut state)?;
+        side::read(&text, &mut state).map_err(|error| side.named(error))?;
         state.is_dirty = state.remembers && state.generation > 0;
         let shared = Arc::new(Shared {
             simple,
@@ -154,6 +155,7 @@ impl<S: SimpleStore> Leasing<S> {
             side,
             timeout: options.timeout,
             clock: options.clock,
+            health: Health::default(),
             is_dropped: AtomicBool::new(false),
         });
         let failed = |error: std::io::Error| {
@@ -358,7 +360,9 @@ impl<S: SimpleStore> Store for Leasing<S> {
     ) -> Pending<Vec<DeadLetter>> {
         Pending::ready(self.shared.locked(|state| {
             let realm = state.realms.get(realm);
-            Ok(realm.map_or_else(Vec::new, |realm| realm.graves.list(after, limit)))
+            Ok(realm.map_or_else(Vec::new, |realm| {
+                realm.graves.after(after).take(limit).cloned().collect()
+            }))
         }))
     }
 
@@ -379,31 +383,32 @@ impl<S: SimpleStore> Store for Leasing<S> {
         )
     }
 
-    /// Reads a queue that nobody has: a row of a probe would be seen by the store's owner.
     fn probe(&self) -> Pending<()> {
         if let Err(error) = self.shared.locked(|_| Ok(())) {
             return Pending::ready(Err(error));
         }
         let shared = Arc::clone(&self.shared);
-        let place = Place {
-            realm: "default".into(),
-            event: "restante-probe".into(),
-            consumer: "restante-probe".into(),
-        };
-        Pending::waiting(async move {
-            let page = RowPage {
-                limit: Some(1),
-                after: None,
-            };
-            let rows = shared
-                .call("dequeue", || shared.simple.dequeue(&place, page))
-                .await;
-            rows.map(|_| ())
-        })
+        Pending::waiting(async move { shared.probe().await })
     }
 
     fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
-        Pending::ready(self.shared.locked(|state| Ok(state.maintain(budget, now))))
+        let done = self.shared.locked(|state| Ok(state.maintain(budget, now)));
+        if !self.shared.health.wants_probe(&*self.shared.clock) {
+            return Pending::ready(done);
+        }
+        let shared = Arc::clone(&self.shared);
+        Pending::waiting(async move {
+            let began = shared.clock.elapsed();
+            if shared.probe().await.is_ok() {
+                shared.health.is_well(began);
+            }
+            done
+        })
+    }
+
+    fn health(&self) -> StoreHealth {
+        let holding = self.shared.state.lock().holding();
+        self.shared.health.report(holding)
     }
 
     fn counters(&self) -> StoreCounters {

@@ -14,9 +14,9 @@ use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::Message;
 
+use super::super::memory::{Exceptions, Row};
 use super::super::simple::{Place, RowId};
 use super::super::types::{Depth, LogId, QueueId, QueueKind, QueueSettings, Seq};
-use super::exceptions::{Exceptions, Row};
 
 /// Messages of one queue that are kept here beside the store.
 const MOST_HERE: usize = if cfg!(test) { 8 } else { 1024 };
@@ -190,7 +190,7 @@ impl Queue {
     pub(super) fn depth(&self) -> Depth {
         let waiting = self.waiting.values().next().map(|first| first.produced);
         let exception = self.exceptions.after(0).next();
-        let exception = exception.map(|row| row.message.produced);
+        let exception = exception.map(|row| row.held.produced);
         Depth {
             count: self.count(),
             bytes: self.bytes + self.exceptions.bytes(),
@@ -282,7 +282,7 @@ impl Queue {
         expiry: &mut Expiry,
     ) -> Option<(Row, Cell)> {
         let row = self.exceptions.take(seq)?;
-        if let Some(expires) = row.message.expires {
+        if let Some(expires) = row.held.expires {
             expiry.remove(&(expires, id, seq));
         }
         Some((row, self.cells.remove(&seq).unwrap_or_default()))
@@ -306,7 +306,7 @@ impl Queue {
     }
 
     pub(super) fn except(&mut self, id: QueueId, row: Row, cell: Cell, expiry: &mut Expiry) {
-        if let Some(expires) = row.message.expires {
+        if let Some(expires) = row.held.expires {
             expiry.insert((expires, id, row.state.seq));
         }
         self.cells.insert(row.state.seq, cell);
@@ -326,7 +326,7 @@ impl Queue {
     pub(super) fn message(&self, seq: Seq) -> Option<&Arc<Message>> {
         match self.waiting.get(&seq) {
             Some(entry) => entry.message.as_ref(),
-            None => self.exceptions.get(seq).map(|row| &row.message),
+            None => self.exceptions.get(seq).map(|row| &row.held),
         }
     }
 

@@ -146,9 +146,9 @@ impl State {
             let Some(row) = queue.exceptions.get(seq) else {
                 continue;
             };
-            if at <= now && row.message.is_expired(now) {
+            if at <= now && row.held.is_expired(now) {
                 expired.push(seq);
-            } else if at <= now && room.take(row.message.size() as u64) {
+            } else if at <= now && room.take(row.held.size() as u64) {
                 due.entries.push(row.entry());
             } else {
                 due.next = Some(at);
@@ -218,7 +218,7 @@ fn look(queue: &Queue, after: Seq, committed: Seq, limit: PageLimit) -> (Vec<Ent
             (row, _) => row.is_some(),
         };
         let entry = if is_row_first {
-            rows.next().map(super::exceptions::Row::entry)
+            rows.next().map(|row| row.entry())
         } else if let Some((seq, entry)) = waiting.next() {
             match &entry.message {
                 Some(message) => Some(waiting_entry(queue, *seq, message)),

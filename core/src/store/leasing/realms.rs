@@ -19,12 +19,7 @@ impl State {
         };
         let gone = realm.queued + realm.graves.len() as u64;
         let queues: Vec<QueueId> = realm.queues.values().copied().collect();
-        let letters: Vec<DeadLetterId> = realm
-            .graves
-            .list(None, usize::MAX)
-            .iter()
-            .map(|letter| letter.id)
-            .collect();
+        let letters: Vec<DeadLetterId> = realm.graves.after(None).map(|letter| letter.id).collect();
         letters
             .into_iter()
             .for_each(|letter| self.discard_row(letter, id));
@@ -87,7 +82,9 @@ impl State {
                 log.realm = to.clone();
             }
         }
-        realm.graves.rename(to);
+        for letter in realm.graves.all_mut() {
+            letter.realm = to.clone();
+        }
         self.delays.rename(from, to);
         self.realms.insert(to.clone(), realm);
         Ok(self.save())

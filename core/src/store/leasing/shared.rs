@@ -15,6 +15,7 @@ use crate::{Error, ErrorKind, Result};
 use super::super::pending::Pending;
 use super::super::simple::{Methods, SimpleStore};
 use super::super::types::QueueId;
+use super::health::Health;
 use super::read::Look;
 use super::side;
 use super::state::{State, Waits};
@@ -28,6 +29,7 @@ pub(super) struct Shared<S> {
     pub(super) side: side::Opened,
     pub(super) timeout: Duration,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) health: Health,
     /// Nobody will call any more: the thread ends.
     pub(super) is_dropped: AtomicBool,
 }

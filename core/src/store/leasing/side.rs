@@ -112,7 +112,7 @@ fn settings_of(settings: &QueueSettings) -> Settings {
         durable: settings.durable,
         ack: settings.ack,
         ack_timeout_ms: settings.ack_timeout.map(millis),
-        retry: settings.retry.map(|retry| Retry {
+        retry: settings.retry.as_deref().map(|retry| Retry {
             max_attempts: retry.max_attempts(),
             delay_ms: millis(retry.first_delay()),
             exponential: retry.backoff() == Backoff::Exponential,
@@ -143,7 +143,7 @@ impl Settings {
             durable: self.durable,
             ack: self.ack,
             ack_timeout: self.ack_timeout_ms.map(Duration::from_millis),
-            retry: retry.transpose()?,
+            retry: retry.transpose()?.map(Box::new),
             consumer: self
                 .consumer
                 .map(|name| ConsumerName::parse(&name))
@@ -236,7 +236,8 @@ impl Opened {
     /// Opens a side and reads it.
     ///
     /// # Errors
-    /// `config` if the file cannot be read, made or locked.
+    /// `config` if the file cannot be read, made or locked; `store_corrupt` if it is empty, which it
+    /// never is by us.
     pub(super) fn open(side: Side) -> Result<(Self, String)> {
         match &side {
             Side::None => Ok((Self::default(), String::new())),
@@ -251,16 +252,28 @@ impl Opened {
                 ))
             }
             Side::File(path) => {
-                let lock = lock(path).map_err(|error| failed(path, &error))?;
+                let lock = lock(path).map_err(|error| failed(path, ErrorKind::Config, &error))?;
                 let text = match fs::read_to_string(path) {
+                    Ok(text) if text.is_empty() => {
+                        let why = "it is empty, so it is damaged";
+                        return Err(failed(path, ErrorKind::StoreCorrupt, &why));
+                    }
                     Ok(text) => text,
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-                    Err(error) => return Err(failed(path, &error)),
+                    Err(error) => return Err(failed(path, ErrorKind::Config, &error)),
                 };
                 let lock = Arc::new(Mutex::new(Some(lock)));
                 let opened = Self { side, lock };
                 Ok((opened, text))
             }
+        }
+    }
+
+    /// The same error with the name of the file that it is about.
+    pub(super) fn named(&self, error: Error) -> Error {
+        match &self.side {
+            Side::File(path) => failed(path, error.kind(), &error),
+            Side::None | Side::Memory(_) => error,
         }
     }
 
@@ -286,7 +299,9 @@ impl Opened {
                 text.clone_into(&mut kept.lock());
                 Ok(())
             }
-            Side::File(path) => replace(path, text).map_err(|error| failed(path, &error)),
+            Side::File(path) => {
+                replace(path, text).map_err(|error| failed(path, ErrorKind::Config, &error))
+            }
         }
     }
 }
@@ -323,9 +338,17 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     fs::rename(new, path)
 }
 
-fn failed(path: &Path, error: &dyn std::fmt::Display) -> Error {
+/// What is damaged is never taken for nothing: that would forget subscriptions in silence.
+const MEND: &str = "; bring back a copy of it, or delete it to start without what it remembered";
+
+fn failed(path: &Path, kind: ErrorKind, error: &dyn std::fmt::Display) -> Error {
+    let mend = match kind {
+        ErrorKind::StoreCorrupt => MEND,
+        _ => "",
+    };
+    let path = path.display();
     Error::new(
-        ErrorKind::Config,
-        format!("the file of subscriptions {}: {error}", path.display()),
+        kind,
+        format!("the file of subscriptions {path}: {error}{mend}"),
     )
 }

@@ -11,14 +11,14 @@ use crate::clock::{Elapsed, Timestamp};
 use crate::model::{Key, RealmId};
 use crate::{Error, ErrorKind, Result};
 
-use super::super::memory::{Delays, MemoryUids};
+use super::super::memory::{Delays, Graves, MemoryUids};
 use super::super::simple::Place;
 use super::super::state::{Marks, Runs};
 use super::super::types::{
-    Bounds, DeadLetterId, LogId, QueueId, QueueKind, QueueRecord, QueueSpec, Seq, StoreCounters,
+    Bounds, DeadLetter, DeadLetterId, LogId, QueueId, QueueKind, QueueRecord, QueueSpec, Seq,
+    StoreCounters,
 };
 use super::append::InFlight;
-use super::graves::Graves;
 use super::line::{Lines, Op, Told};
 use super::queue::{Cell, Expiry, Known, Past, Queue};
 
@@ -31,7 +31,7 @@ pub(super) struct Realm {
     pub(super) queued: u64,
     pub(super) delayed: u64,
     pub(super) marks: Marks<MemoryUids>,
-    pub(super) graves: Graves,
+    pub(super) graves: Graves<DeadLetter>,
 }
 
 impl Default for Realm {
@@ -53,6 +53,13 @@ impl Realm {
             && self.delayed == 0
             && self.marks.is_empty()
             && self.graves.len() == 0
+    }
+
+    /// Buries; which of the oldest had to go for the bound.
+    pub(super) fn bury(&mut self, letter: DeadLetter, max: usize) -> Vec<DeadLetterId> {
+        self.graves.bury(letter);
+        let over = self.graves.len().saturating_sub(max);
+        self.graves.end_old(Timestamp(u64::MAX), over)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What comes of custom stores with every habit: the contract, restarts, troubles.
 
+mod health;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use parking_lot::Mutex;
 use super::super::SharedStore;
 use super::super::contract::{self, Making};
 use super::super::shelf::{Habits, Shelf};
-use super::super::simple;
+use super::super::simple::{self, Place, RowPage};
 use super::super::types::{LogId, QueueKind, QueueSettings};
 use super::*;
 use crate::clock::TestClock;

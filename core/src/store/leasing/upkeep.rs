@@ -15,6 +15,9 @@ use super::side;
 /// Who waits until it is written.
 pub(super) type Savers = Vec<oneshot::Sender<Result<()>>>;
 
+/// What is written beside the store, as a method that may fail.
+const SUBSCRIPTIONS: &str = "subscriptions";
+
 impl<S: SimpleStore> Shared<S> {
     pub(super) fn begin_save(self: &Arc<Self>) -> Option<(JoinHandle<Result<()>>, Savers)> {
         let (text, savers) = {
@@ -40,9 +43,13 @@ impl<S: SimpleStore> Shared<S> {
             tracing::error!("{error}");
             Error::new(ErrorKind::StoreUnavailable, error.message())
         });
-        if saved.is_err() {
-            // The next change writes it again.
-            self.state.lock().counters.failures += 1;
+        match &saved {
+            Ok(()) => self.health.worked(SUBSCRIPTIONS),
+            Err(error) => {
+                // The next change writes it again.
+                self.state.lock().counters.failures += 1;
+                self.health.failed(SUBSCRIPTIONS, error, &*self.clock);
+            }
         }
         for saver in savers {
             // Nobody may wait any more.

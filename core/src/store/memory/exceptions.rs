@@ -10,10 +10,10 @@ use crate::model::Message;
 use super::super::state;
 use super::super::types::{Entry, Exception, Seq};
 
-type Row = state::Row<Arc<Message>>;
+pub(in super::super) type Row = state::Row<Arc<Message>>;
 
 impl Row {
-    pub(super) fn entry(&self) -> Entry {
+    pub(in super::super) fn entry(&self) -> Entry {
         let state = &self.state;
         Entry {
             seq: state.seq,
@@ -31,30 +31,38 @@ impl Row {
 
 /// By seq, with an order of due times beside it.
 #[derive(Debug, Default)]
-pub(super) struct Exceptions {
+pub(in super::super) struct Exceptions {
     rows: BTreeMap<Seq, Row>,
     due: BTreeSet<(Timestamp, Seq)>,
+    bytes: u64,
 }
 
 impl Exceptions {
-    pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+    pub(in super::super) fn len(&self) -> u64 {
+        self.rows.len() as u64
     }
 
-    pub(super) fn insert(&mut self, row: Row) {
+    /// Of their messages.
+    pub(in super::super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(in super::super) fn insert(&mut self, row: Row) {
         self.take(row.state.seq);
         self.due.insert((row.state.due, row.state.seq));
+        self.bytes += row.held.size() as u64;
         self.rows.insert(row.state.seq, row);
     }
 
-    pub(super) fn take(&mut self, seq: Seq) -> Option<Row> {
+    pub(in super::super) fn take(&mut self, seq: Seq) -> Option<Row> {
         let row = self.rows.remove(&seq)?;
         self.due.remove(&(row.state.due, seq));
+        self.bytes -= row.held.size() as u64;
         Some(row)
     }
 
     /// Changes the state of an exception; whether there is one.
-    pub(super) fn change(&mut self, state: &Exception) -> bool {
+    pub(in super::super) fn change(&mut self, state: &Exception) -> bool {
         let Some(row) = self.rows.get_mut(&state.seq) else {
             return false;
         };
@@ -66,18 +74,18 @@ impl Exceptions {
         true
     }
 
-    pub(super) fn get(&self, seq: Seq) -> Option<&Row> {
+    pub(in super::super) fn get(&self, seq: Seq) -> Option<&Row> {
         self.rows.get(&seq)
     }
 
     /// Those after `after` by seq.
-    pub(super) fn after(&self, after: Seq) -> impl Iterator<Item = &Row> {
+    pub(in super::super) fn after(&self, after: Seq) -> impl Iterator<Item = &Row> {
         let from = after.saturating_add(1);
         self.rows.range(from..).map(|(_, row)| row)
     }
 
     /// Due times and seqs in order.
-    pub(super) fn by_due(&self) -> impl Iterator<Item = (Timestamp, Seq)> + '_ {
+    pub(in super::super) fn by_due(&self) -> impl Iterator<Item = (Timestamp, Seq)> + '_ {
         self.due.iter().copied()
     }
 }

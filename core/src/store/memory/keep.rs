@@ -44,7 +44,7 @@ impl Held for Arc<Message> {
 pub(crate) struct MemoryKeep {
     exceptions: HashMap<QueueId, Exceptions>,
     exception_expiry: BTreeSet<(Timestamp, QueueId, Seq)>,
-    graves: HashMap<u64, Graves>,
+    graves: HashMap<u64, Graves<Letter<Arc<Message>>>>,
     delays: Delays,
     changes: Option<Box<Changes>>,
 }
@@ -54,7 +54,7 @@ impl MemoryKeep {
         self.exceptions.get(&queue)
     }
 
-    pub(super) fn graves(&self, realm: u64) -> Option<&Graves> {
+    pub(super) fn graves(&self, realm: u64) -> Option<&Graves<Letter<Arc<Message>>>> {
         self.graves.get(&realm)
     }
 
@@ -135,7 +135,7 @@ impl Keep for MemoryKeep {
     fn take_exception(&mut self, queue: QueueId, seq: Seq) -> Option<Row<Arc<Message>>> {
         let rows = self.exceptions.get_mut(&queue)?;
         let row = rows.take(seq)?;
-        if rows.is_empty() {
+        if rows.len() == 0 {
             self.exceptions.remove(&queue);
         }
         if let Some(expires) = row.held.expires {
@@ -174,7 +174,9 @@ impl Keep for MemoryKeep {
     }
 
     fn has_letter(&self, realm: u64, id: DeadLetterId) -> bool {
-        self.graves.get(&realm).is_some_and(|graves| graves.has(id))
+        self.graves
+            .get(&realm)
+            .is_some_and(|graves| graves.get(id).is_some())
     }
 
     fn take_letter(&mut self, realm: u64, id: DeadLetterId) -> Option<Letter<Arc<Message>>> {

@@ -24,12 +24,14 @@ use super::state::State;
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
-    StoreCounters,
+    StoreCounters, StoreHealth,
 };
 use super::{Pending, Store, not_empty};
 use keep::MemoryKeep;
 
 pub(super) use delays::Delays;
+pub(super) use exceptions::{Exceptions, Row};
+pub(super) use graves::Graves;
 pub(super) use uids::MemoryUids;
 
 /// A [`Store`] in memory.
@@ -164,7 +166,10 @@ impl Store for MemoryStore {
         self.call(|state| {
             let id = state.realms.get(realm).map(|realm| realm.id);
             let graves = id.and_then(|id| state.keep.graves(id));
-            Ok(graves.map_or_else(Vec::new, |graves| graves.list(realm, after, limit)))
+            Ok(graves.map_or_else(Vec::new, |graves| {
+                let letters = graves.after(after).take(limit);
+                letters.map(|letter| letter.dead_letter(realm)).collect()
+            }))
         })
     }
 
@@ -190,6 +195,13 @@ impl Store for MemoryStore {
 
     fn counters(&self) -> StoreCounters {
         self.state.lock().counters
+    }
+
+    fn health(&self) -> StoreHealth {
+        StoreHealth {
+            holding: Some(self.state.lock().holding()),
+            ..StoreHealth::default()
+        }
     }
 
     fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {

@@ -411,7 +411,11 @@ impl Store for RedisStore {
     }
 
     fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
-        self.spawn(move |lanes| async move { lanes.maintain(budget, now).await })
+        self.spawn(move |lanes| async move {
+            let done = lanes.maintain(budget, now).await?;
+            lanes.sample().await;
+            Ok(done)
+        })
     }
 
     fn counters(&self) -> StoreCounters {
@@ -421,6 +425,7 @@ impl Store for RedisStore {
     fn health(&self) -> StoreHealth {
         let going = self.hub().state.lock().clone();
         StoreHealth {
+            holding: going.holding,
             is_degraded: going.is_away || going.is_full,
             last_error: going.last_error,
             warnings: going.warnings,
@@ -436,15 +441,15 @@ impl Store for RedisStore {
     }
 
     fn begin_import(&self, replace: bool) -> Pending<()> {
-        self.detach(move |lanes| async move { take::begin(&lanes, replace).await })
+        self.about_copy(move |lanes| async move { take::begin(&lanes, replace).await })
     }
 
     fn import(&self, records: Vec<Record>) -> Pending<()> {
-        self.detach(move |lanes| async move { take::import(&lanes, records).await })
+        self.about_copy(move |lanes| async move { take::import(&lanes, records).await })
     }
 
     fn end_import(&self) -> Pending<()> {
-        self.detach(|lanes| async move { take::end(&lanes).await })
+        self.about_copy(|lanes| async move { take::end(&lanes).await })
     }
 
     fn lead(&self) -> Pending<()> {

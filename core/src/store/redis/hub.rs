@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Elapsed, Timestamp};
 use crate::{Error, ErrorKind, Result};
 
-use super::super::types::{Bounds, StoreCounters};
+use super::super::types::{Bounds, Holding, StoreCounters};
 use super::answers;
 use super::link::{Link, Links};
 use super::options::RedisOptions;
@@ -69,6 +69,9 @@ pub(super) struct Going {
     pub(super) warnings: Vec<String>,
     /// Commands sent again.
     pub(super) repeats: u64,
+    /// What was counted last, and when that may be done again.
+    pub(super) holding: Option<Holding>,
+    pub(super) count_at: Elapsed,
 }
 
 impl Hub {

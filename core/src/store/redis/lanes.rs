@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
@@ -50,6 +50,8 @@ pub(super) struct Lanes {
     pub(super) taking: Mutex<Option<Box<Taking>>>,
     /// It does not lead yet.
     pub(super) takes_copy: AtomicBool,
+    /// Calls about that copy take their turns: the next number to give, and whose turn it is.
+    turns: (AtomicU64, watch::Sender<u64>),
 }
 
 fn lost() -> Error {
@@ -69,6 +71,7 @@ impl Lanes {
             cursor: Mutex::default(),
             taking: Mutex::default(),
             takes_copy: AtomicBool::new(false),
+            turns: (AtomicU64::new(0), watch::Sender::new(0)),
         }
     }
 
@@ -143,6 +146,14 @@ impl Lanes {
         let mut args = Args::new();
         args.text(what).room(&self.hub.bounds).time(now);
         args
+    }
+
+    /// A place among the calls about a copy, taken in the order of this.
+    pub(super) fn take_place(self: &Arc<Self>) -> Place {
+        Place {
+            number: self.turns.0.fetch_add(1, Ordering::AcqRel),
+            lanes: self.clone(),
+        }
     }
 
     // --- All realms ---
@@ -351,6 +362,31 @@ impl Lanes {
             leads::give_up(&self.hub).await;
         }
         self.hub.links.drop_present();
+    }
+}
+
+/// See [`Lanes::take_place`]; gives the turn on when it is dropped.
+pub(super) struct Place {
+    number: u64,
+    lanes: Arc<Lanes>,
+}
+
+impl Place {
+    /// Ends when it is this one's turn.
+    pub(super) async fn turn(&self) {
+        let mut turns = self.lanes.turns.1.subscribe();
+        // The sender is in the lanes.
+        let _ = turns.wait_for(|turn| *turn >= self.number).await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let next = self.number + 1;
+        self.lanes
+            .turns
+            .1
+            .send_modify(|turn| *turn = next.max(*turn));
     }
 }
 

@@ -16,6 +16,7 @@ mod leads;
 mod link;
 mod names;
 mod options;
+mod sample;
 mod script;
 mod start;
 mod take;
@@ -231,6 +232,22 @@ impl RedisStore {
         });
         let lost = || Err(trouble::unavailable("the store has ended"));
         Pending::waiting(async move { receiver.await.unwrap_or_else(|_| lost()) })
+    }
+
+    /// Does something about the copy that comes in, in its turn.
+    fn about_copy<T, F>(&self, work: impl FnOnce(Arc<Lanes>) -> F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let place = self.lanes.take_place();
+        self.detach(|lanes| {
+            let work = work(lanes);
+            async move {
+                place.turn().await;
+                work.await
+            }
+        })
     }
 
     /// Appends of one realm.

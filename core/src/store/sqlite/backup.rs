@@ -1,10 +1,12 @@
 //! A copy of a database of one moment, made while work goes on.
 //!
-//! It is written beside its place under another name and moved there when it is whole, so a backup
-//! that is there is a whole one.
+//! It is written beside its place under a name that nobody else has and moved there when it is whole,
+//! so a backup that is there is a whole one, and nothing is deleted but what was made here.
 
 use std::fs::{self, File};
+use std::io::ErrorKind as IoKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -13,7 +15,7 @@ use crate::{Error, ErrorKind, Result};
 
 use super::super::Pending;
 use super::line::Nature;
-use super::open::{beside, connect};
+use super::open::{beside, check_name, connect};
 use super::options::SqliteOptions;
 use super::{SqliteStore, failure, no_thread};
 
@@ -25,10 +27,19 @@ fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
     )
 }
 
+fn check_place(path: &Path) -> Result<()> {
+    check_name(path).map_err(|why| refused(path, why))?;
+    match fs::symlink_metadata(path) {
+        Ok(_) => Err(refused(path, "there is something of that name")),
+        Err(error) if error.kind() == IoKind::NotFound => Ok(()),
+        Err(error) => Err(refused(path, error)),
+    }
+}
+
 /// Begins behind everything that was called before, on a thread and a connection of its own.
 pub(super) fn begin(store: &SqliteStore, path: PathBuf) -> Pending<()> {
-    if fs::symlink_metadata(&path).is_ok() {
-        return Pending::ready(Err(refused(&path, "there is something of that name")));
+    if let Err(error) = check_place(&path) {
+        return Pending::ready(Err(error));
     }
     if store.options.path.is_none() {
         return Pending::ready(Err(Error::new(
@@ -54,22 +65,31 @@ pub(super) fn begin(store: &SqliteStore, path: PathBuf) -> Pending<()> {
 
 fn copy_of(options: &SqliteOptions, path: &Path) -> Result<()> {
     let conn = connect(options).map_err(|error| failure::of(&error, "opening for a backup"))?;
-    copy(&conn, path)
-}
-
-fn copy(conn: &Connection, path: &Path) -> Result<()> {
-    let part = beside(path, ".part");
-    // What an earlier try has left is not worth keeping.
+    let part = make_part(path)?;
+    let written = write(&conn, &part, path);
+    // By now it has its name, or is worth nothing.
     let _ = fs::remove_file(&part);
-    let written = write(conn, &part, path);
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
     written
 }
 
+/// An empty file beside the place of a backup; nobody else's.
+fn make_part(path: &Path) -> Result<PathBuf> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let part = beside(path, &format!(".{}-{count}.part", std::process::id()));
+        match File::create_new(&part) {
+            Ok(_) => return Ok(part),
+            Err(error) if error.kind() == IoKind::AlreadyExists => {}
+            Err(error) => return Err(refused(path, error)),
+        }
+    }
+}
+
 fn write(conn: &Connection, part: &Path, path: &Path) -> Result<()> {
-    let name = part
+    // Absolute, so that no name can be taken for an address.
+    let place = std::path::absolute(part).map_err(|error| refused(path, error))?;
+    let name = place
         .to_str()
         .ok_or_else(|| refused(path, "its name is no text"))?;
     conn.execute("VACUUM INTO ?1", [name])
@@ -77,12 +97,14 @@ fn write(conn: &Connection, part: &Path, path: &Path) -> Result<()> {
     let synced = File::open(part).and_then(|file| file.sync_all());
     synced.map_err(|error| refused(path, error))?;
     // A link, unlike a move, never takes the place of something that came meanwhile.
-    fs::hard_link(part, path)
-        .or_else(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Err(error),
-            _ => fs::rename(part, path),
-        })
-        .map_err(|error| refused(path, error))?;
-    let _ = fs::remove_file(part);
-    Ok(())
+    match fs::hard_link(part, path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == IoKind::AlreadyExists => {
+            Err(refused(path, "there is something of that name by now"))
+        }
+        // Where there are no links the name is taken first.
+        Err(_) => File::create_new(path)
+            .and_then(|_| fs::rename(part, path))
+            .map_err(|error| refused(path, error)),
+    }
 }

@@ -17,7 +17,8 @@ use super::super::{Purpose, not_empty};
 use super::books::Written;
 use super::core::Core;
 use super::keep::Tables;
-use super::open::{Lock, refused, says};
+use super::lock::Lock;
+use super::open::{refused, says};
 
 const EMPTY: &str = "DELETE FROM realm; DELETE FROM log; DELETE FROM queue; DELETE FROM run; \
     DELETE FROM body; DELETE FROM refs; DELETE FROM damaged; DELETE FROM entry; \

@@ -49,6 +49,12 @@ impl Core {
         })
     }
 
+    /// What went wrong with the database since the last look.
+    pub(super) fn check(&self) -> Result<()> {
+        let failure = self.db.take_failure();
+        failure.map_or(Ok(()), |error| Err(super::failure::of(&error, "writing")))
+    }
+
     /// Writes down what the state holds itself.
     pub(super) fn flush(&mut self) {
         books::flush(&mut self.state, &mut self.written);

@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::clock::Timestamp;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Result};
 
-use super::super::types::{StoreCounters, StoreHealth};
-use super::open::beside;
+use super::super::types::{Holding, StoreCounters, StoreHealth};
+use super::open::{beside, identity};
 
+const REMOVED: &str = "the database file was removed or replaced while in use";
 /// A log of the database beyond this says that somebody reads for too long.
 const LONG_LOG: u64 = 256 << 20;
 
@@ -25,33 +26,30 @@ struct State {
     trouble: Option<Error>,
     /// Ends with the process only.
     is_corrupt: bool,
-    is_lost: bool,
+    /// Why nothing may be confirmed: the database is not where it was.
+    lost: Option<&'static str>,
+}
+
+/// Which files stand in their places, see [`identity`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Files {
+    database: Option<(u64, u64)>,
+    /// Its log and what goes with that.
+    log: [Option<(u64, u64)>; 2],
 }
 
 /// What the writer and the callers share.
 pub(super) struct Shared {
     pub(super) counters: Mutex<StoreCounters>,
     pub(super) ended: watch::Sender<bool>,
-    path: Option<PathBuf>,
-    /// Which file was opened.
-    identity: Mutex<Option<(u64, u64)>>,
+    /// The database, its log, and what goes with that.
+    paths: Option<[PathBuf; 3]>,
+    /// Those that were opened.
+    opened: Mutex<Files>,
     file: AtomicU64,
     log: AtomicU64,
+    pub(super) holding: Mutex<Holding>,
     state: Mutex<State>,
-}
-
-/// Which file stands there, where the system can tell.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        let found = fs::metadata(path).ok()?;
-        Some((found.dev(), found.ino()))
-    }
-    #[cfg(not(unix))]
-    {
-        fs::metadata(path).ok().map(|_| (0, 0))
-    }
 }
 
 impl Shared {
@@ -59,17 +57,66 @@ impl Shared {
         Self {
             counters: Mutex::default(),
             ended: watch::Sender::new(false),
-            path,
-            identity: Mutex::default(),
+            paths: path.map(|path| {
+                let (log, index) = (beside(&path, "-wal"), beside(&path, "-shm"));
+                [path, log, index]
+            }),
+            opened: Mutex::default(),
             file: AtomicU64::new(0),
             log: AtomicU64::new(0),
+            holding: Mutex::default(),
             state: Mutex::default(),
         }
     }
 
+    /// A database was opened.
     pub(super) fn opened(&self, warnings: Vec<String>) {
         self.state.lock().warnings = warnings;
-        *self.identity.lock() = self.path.as_deref().and_then(identity);
+        *self.opened.lock() = self.files();
+    }
+
+    /// The same database was opened once more, with a log of its own.
+    pub(super) fn reopened(&self) {
+        self.opened.lock().log = self.files().log;
+    }
+
+    fn files(&self) -> Files {
+        Files {
+            database: self.found(0),
+            log: [self.found(1), self.found(2)],
+        }
+    }
+
+    fn found(&self, which: usize) -> Option<(u64, u64)> {
+        let found = fs::metadata(self.paths.as_ref()?.get(which)?).ok()?;
+        Some(identity(&found))
+    }
+
+    /// Looks whether the database is still the one that was opened.
+    ///
+    /// # Errors
+    /// Why nothing may be confirmed.
+    pub(super) fn look(&self, now: Timestamp) -> Result<()> {
+        if self.found(0) != self.opened.lock().database {
+            self.lose(now, REMOVED);
+        } else {
+            self.state.lock().lost.take_if(|why| *why == REMOVED);
+        }
+        self.lost().map_or(Ok(()), Err)
+    }
+
+    /// Looks whether its log is: else what is written is in no file that another start would find.
+    pub(super) fn has_its_log(&self) -> bool {
+        [self.found(1), self.found(2)] == self.opened.lock().log
+    }
+
+    /// Nothing may be confirmed from now on.
+    pub(super) fn lose(&self, now: Timestamp, why: &'static str) {
+        let mut state = self.state.lock();
+        if state.lost.replace(why).is_none() {
+            tracing::error!("{why}");
+            state.last_error = Some((now, why.into()));
+        }
     }
 
     pub(super) fn warn(&self, warning: &str) {
@@ -101,38 +148,25 @@ impl Shared {
 
     /// Why nothing may be confirmed any more.
     pub(super) fn lost(&self) -> Option<Error> {
-        let is_lost = self.state.lock().is_lost;
-        is_lost.then(|| {
-            Error::new(
-                ErrorKind::StoreUnavailable,
-                "the database file was removed or replaced while in use; what is written would be \
-                 lost, so nothing is confirmed until the broker is started again",
-            )
-        })
+        let lost = self.state.lock().lost?;
+        let what = format!(
+            "{lost}; what is written would be lost, so nothing is confirmed until the broker is \
+             started again"
+        );
+        Some(Error::new(ErrorKind::StoreUnavailable, what))
     }
 
     pub(super) fn log_bytes(&self) -> u64 {
         self.log.load(Ordering::Relaxed)
     }
 
-    /// Measures the files, and whether the database is still the one that was opened.
-    pub(super) fn look(&self, now: Timestamp) {
-        let Some(path) = &self.path else {
-            return;
-        };
-        let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
-        self.file.store(size(path), Ordering::Relaxed);
-        self.log
-            .store(size(&beside(path, "-wal")), Ordering::Relaxed);
-        let mut state = self.state.lock();
-        let is_lost = identity(path) != *self.identity.lock();
-        if is_lost && !state.is_lost {
-            let path = path.display();
-            tracing::error!("the database {path} was removed or replaced while in use");
-            let what = "the database file was removed or replaced while in use";
-            state.last_error = Some((now, what.into()));
+    /// Measures the files.
+    pub(super) fn measure(&self) {
+        if let Some([database, log, _]) = &self.paths {
+            let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+            self.file.store(size(database), Ordering::Relaxed);
+            self.log.store(size(log), Ordering::Relaxed);
         }
-        state.is_lost = is_lost;
     }
 
     pub(super) fn health(&self) -> StoreHealth {
@@ -143,12 +177,13 @@ impl Shared {
             warnings.push(format!("the log of the database has grown to {log} bytes"));
         }
         let mut figures = Vec::new();
-        if self.path.is_some() {
+        if self.paths.is_some() {
             figures.push(("file_bytes", self.file.load(Ordering::Relaxed)));
             figures.push(("wal_bytes", log));
         }
         StoreHealth {
-            is_degraded: state.trouble.is_some() || state.is_corrupt || state.is_lost,
+            holding: Some(*self.holding.lock()),
+            is_degraded: state.trouble.is_some() || state.is_corrupt || state.lost.is_some(),
             last_error: state.last_error.clone(),
             warnings,
             figures,

@@ -10,6 +10,7 @@
 mod backup;
 mod ballast;
 mod books;
+mod check;
 mod codec;
 mod copies;
 mod core;
@@ -19,6 +20,7 @@ mod failure;
 mod health;
 mod keep;
 mod line;
+mod lock;
 mod open;
 mod options;
 mod read;
@@ -110,6 +112,10 @@ impl SqliteStore {
         bounds: Bounds,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
+        if let Some(path) = &options.path {
+            let refused = |why| open::refused(ErrorKind::Config, path, why);
+            open::check_name(path).map_err(refused)?;
+        }
         options.path = options.path.map(open::one_name);
         let line = Arc::new(Line::default());
         let shared = Arc::new(Shared::new(options.path.clone()));
@@ -181,7 +187,10 @@ impl Store for SqliteStore {
     }
 
     fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord> {
-        self.call(Nature::Grow, move |core| core.state.open(spec.clone(), now))
+        // Not as one that grows: who comes back while the disk is full is to drain it.
+        self.call(Nature::Write, move |core| {
+            core.state.open(spec.clone(), now)
+        })
     }
 
     fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()> {

@@ -1,10 +1,9 @@
-//! Opening a database: the lock, what may stand there, its settings, its version.
+//! Opening a database: what may stand there, its settings, its version.
 //!
 //! A start that is refused has changed nothing (P27): everything is looked at before anything is
 //! written, and nothing is ever put in the place of a file that is there.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,58 +55,41 @@ pub(super) fn refused(kind: ErrorKind, path: &Path, why: impl std::fmt::Display)
     Error::new(kind, format!("the database {path} cannot be used: {why}"))
 }
 
-/// Held while the store is open; the system takes it back whatever ends the process.
-#[derive(Debug)]
-pub(super) struct Lock {
-    _file: File,
-}
-
-impl Lock {
-    /// # Errors
-    /// `store_locked` if another broker has it, `config` if the file cannot be made.
-    pub(super) fn take(database: &Path) -> Result<Self> {
-        let path = beside(database, ".lock");
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
-        let cannot = |error: std::io::Error| {
-            let why = format!(
-                "its lock file {} cannot be opened ({error})",
-                path.display()
-            );
-            refused(ErrorKind::Config, database, why)
-        };
-        let mut file = opened.map_err(cannot)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // Whoever holds it has written who it is; if not, the refusal stands without it.
-                let _ = file.read_to_string(&mut holder);
-                let why = format!("the process {} uses it", holder.trim());
-                return Err(refused(ErrorKind::StoreLocked, database, why));
-            }
-            Err(TryLockError::Error(error)) => return Err(cannot(error)),
-        }
-        let written = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
-        if let Err(error) = written {
-            // The lock holds all the same; a full disk must not keep the store shut.
-            tracing::debug!(%error, "the lock file does not say who holds it");
-        }
-        Ok(Self { _file: file })
+/// Which file this is, where the system can tell.
+pub(super) fn identity(found: &Metadata) -> (u64, u64) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        (found.dev(), found.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = found;
+        (0, 0)
     }
 }
 
-/// Looks at the place before anything is made there.
+/// Refuses what is no name of a file, in words.
+pub(super) fn check_name(path: &Path) -> Result<(), &'static str> {
+    let name = path.as_os_str().as_encoded_bytes();
+    if name.is_empty() {
+        Err("its name is empty")
+    } else if name.contains(&0) {
+        Err("its name holds a NUL")
+    } else if name
+        .get(..5)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"file:"))
+    {
+        Err("its name must be a path, not an address")
+    } else {
+        Ok(())
+    }
+}
+
+/// Looks at the place before anything is made or opened there.
 ///
 /// # Errors
-/// `config` for a directory, a missing directory, a file that may not be written.
+/// `config` for a directory, a missing directory, a file that is read-only.
 pub(super) fn check_place(path: &Path) -> Result<()> {
     let folder = path
         .parent()
@@ -123,10 +105,7 @@ pub(super) fn check_place(path: &Path) -> Result<()> {
         Ok(found) if found.permissions().readonly() => {
             Err(refused(ErrorKind::Config, path, "it is read-only"))
         }
-        Ok(_) => match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(refused(ErrorKind::Config, path, error)),
-        },
+        Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(refused(ErrorKind::Config, path, error)),
     }
@@ -147,7 +126,7 @@ pub(super) fn connect(options: &SqliteOptions) -> rusqlite::Result<Connection> {
 }
 
 /// Whether the file is ours, empty, or nothing for us; changes nothing. Answers whether it has our tables.
-fn check_content(conn: &Connection, path: &Path) -> Result<bool> {
+pub(super) fn check_content(conn: &Connection, path: &Path) -> Result<bool> {
     let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let asked = || -> rusqlite::Result<(i64, i64, i64)> {
         Ok((
@@ -181,7 +160,7 @@ pub(super) fn says(path: &Path, error: &rusqlite::Error) -> Error {
     }
 }
 
-fn damaged(path: &Path, how: impl std::fmt::Display) -> Error {
+pub(super) fn damaged(path: &Path, how: impl std::fmt::Display) -> Error {
     let why = format!("it is damaged, or no database ({how}); bring back a backup");
     refused(ErrorKind::StoreCorrupt, path, why)
 }

@@ -138,6 +138,18 @@ impl House {
         self.try_open().await.unwrap()
     }
 
+    /// The database and its log as the next start would find them if it was killed now.
+    fn as_a_kill_leaves_it(&self) -> House {
+        let left = House::new();
+        for suffix in ["", "-wal"] {
+            let [from, to] = [self, &left].map(|house| open::beside(house.path(), suffix));
+            if from.exists() {
+                std::fs::copy(from, to).unwrap();
+            }
+        }
+        left
+    }
+
     /// The names in its directory.
     fn files(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.folder.path()).unwrap();

@@ -8,6 +8,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use rusqlite::Connection;
+
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
@@ -18,8 +20,12 @@ use super::core::Core;
 use super::failure;
 use super::health::Shared;
 use super::line::{Line, Nature, Task};
-use super::open::{self, Lock};
+use super::lock::Lock;
+use super::open;
 use super::options::SqliteOptions;
+
+/// Moves what the log holds into the database; answers whether somebody was in the way.
+const EMPTY_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 type Batch = Vec<Box<dyn Task>>;
 
@@ -51,7 +57,7 @@ pub(super) struct Writer {
     /// Rows changed up to the last upkeep: while there are new ones, the log is left to itself.
     changes: u64,
     // Last, so that it is let go when everything else is.
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
 impl Writer {
@@ -70,11 +76,17 @@ impl Writer {
         if let Some(path) = &path {
             open::check_place(path)?;
         }
-        let lock = path.as_deref().map(Lock::take).transpose()?;
+        let mut lock = path.as_deref().map(Lock::take).transpose()?;
         let mut warnings = Vec::new();
         let conn = open::open(&options, purpose, &clock, &mut warnings)?;
         let core = Core::load(conn, bounds.clone())?;
         shared.opened(warnings);
+        if let Some(lock) = &mut lock {
+            if lock.is_new_again {
+                shared.warn("the database that was here before is gone; this one is new");
+            }
+            lock.mark();
+        }
         let mut ballast = path.as_deref().map(Ballast::of);
         if let Some(ballast) = &mut ballast
             && !ballast.take_in()
@@ -93,14 +105,15 @@ impl Writer {
             counters: StoreCounters::default(),
             is_full: false,
             changes: 0,
-            _lock: lock,
+            lock,
         };
-        writer.shared.look(writer.clock.now());
+        writer.shared.measure();
         Ok(writer)
     }
 
     /// Works until the line is closed and empty.
     pub(super) fn run(mut self) {
+        self.tell_holding();
         while let Some(batch) = self.line.take() {
             self.do_batch(batch);
             while self.line.is_empty() && self.has_trash() && self.do_trash() {}
@@ -108,10 +121,16 @@ impl Writer {
         if let Some(core) = self.core.take()
             && let Some(conn) = core.into_conn()
         {
-            let moved = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            let moved = conn.query_row(EMPTY_LOG, [], |_| Ok(()));
             if let Err(error) = moved.and_then(|()| conn.close().map_err(|(_, error)| error)) {
                 tracing::warn!(%error, "closing the database");
             }
+        }
+    }
+
+    fn tell_holding(&self) {
+        if let Some(core) = &self.core {
+            *self.shared.holding.lock() = core.state.holding();
         }
     }
 
@@ -141,11 +160,10 @@ impl Writer {
         if has_upkeep {
             self.look_after();
         }
-        let batch = self.turn_away(batch);
+        let mut batch = self.turn_away(batch);
         if batch.is_empty() {
             return;
         }
-        let mut batch = batch;
         match self.attempt(&mut batch) {
             Outcome::Committed => answer(batch, None),
             Outcome::Refused(error) => {
@@ -229,29 +247,68 @@ impl Writer {
     }
 
     fn attempt(&mut self, batch: &mut Batch) -> Outcome {
+        let has = |wanted| batch.iter().any(|task| task.nature() == wanted);
+        let (has_grown, has_written) = (has(Nature::Grow), has(Nature::Write));
         let only_reads = batch.iter().all(|task| task.nature() == Nature::Read);
-        let has_grown = batch.iter().any(|task| task.nature() == Nature::Grow);
+        let (shared, now) = (Arc::clone(&self.shared), self.clock.now());
         let outcome = self.transact(!only_reads, |core| {
-            for task in batch {
+            for task in batch.iter_mut() {
                 task.run(core);
-                if let Some(error) = core.db.take_failure() {
-                    return Err(error);
-                }
+                core.check()?;
             }
-            Ok(())
+            match has_grown || has_written {
+                true => shared.look(now),
+                false => Ok(()),
+            }
         });
         if matches!(outcome, Outcome::Committed) && !only_reads {
+            // Before anybody is answered.
+            if let Err(error) = self.keep_log() {
+                return Outcome::Refused(error);
+            }
             self.shared.is_well(has_grown);
+            if batch.iter().any(|task| task.nature() == Nature::Upkeep) {
+                self.tell_holding();
+            }
         }
         outcome
     }
 
+    /// Sees to it that what was written is where the next start finds it.
+    ///
+    /// # Errors
+    /// It is not, so nothing of it may be confirmed.
+    fn keep_log(&mut self) -> Result<()> {
+        match self.shared.has_its_log() {
+            true => Ok(()),
+            false => self.rescue(),
+        }
+    }
+
+    /// The log was taken away: moves what is in it into the database, and begins a new one.
+    fn rescue(&mut self) -> Result<()> {
+        let why = "the log of the database was removed or replaced while in use";
+        let gone = Error::new(ErrorKind::StoreUnavailable, why);
+        self.fail(&gone);
+        let Some(core) = &self.core else {
+            return Err(gone);
+        };
+        match core.db.conn().query_row(EMPTY_LOG, [], |row| row.get(0)) {
+            Ok(false) => {}
+            // Somebody reads from it; the next batch or the next second tries again.
+            Ok(true) => return Err(gone),
+            Err(error) => return Err(failure::of(&error, "saving what the log holds")),
+        }
+        self.reload(true);
+        if self.core.is_none() {
+            return Err(self.shared.trouble());
+        }
+        tracing::warn!("everything the log held is in the database, which has a new one");
+        Ok(())
+    }
+
     /// Runs `work` in one transaction.
-    fn transact(
-        &mut self,
-        writes: bool,
-        work: impl FnOnce(&mut Core) -> rusqlite::Result<()>,
-    ) -> Outcome {
+    fn transact(&mut self, writes: bool, work: impl FnOnce(&mut Core) -> Result<()>) -> Outcome {
         let Some(core) = &mut self.core else {
             return Outcome::Refused(self.shared.trouble());
         };
@@ -264,16 +321,13 @@ impl Writer {
         let worked = catch_unwind(AssertUnwindSafe(|| {
             work(core)?;
             core.flush();
-            core.db.take_failure().map_or(Ok(()), Err)
+            core.check()
         }));
-        let worked = match worked {
-            Ok(worked) => worked.map_err(|error| failure::of(&error, "writing")),
-            Err(_) => Err(Error::new(
-                ErrorKind::Internal,
-                "a command of the store panicked",
-            )),
+        let panicked = |_| {
+            let why = "a command of the store panicked";
+            Err(Error::new(ErrorKind::Internal, why))
         };
-        if let Err(error) = worked {
+        if let Err(error) = worked.unwrap_or_else(panicked) {
             return Outcome::Undone(error);
         }
         let committed = core.db.conn().prepare_cached("COMMIT");
@@ -301,12 +355,20 @@ impl Writer {
         });
         let conn = match conn {
             Some(conn) => Ok(conn),
-            None => open::open(&self.options, self.purpose, &self.clock, &mut Vec::new()),
+            None => self.reopen(),
         };
         match conn.and_then(|conn| Core::load(conn, self.bounds.clone())) {
             Ok(core) => self.core = Some(core),
             Err(error) => self.fail(&error),
         }
+    }
+
+    fn reopen(&self) -> Result<Connection> {
+        // In its place there would be an empty one.
+        self.shared.look(self.clock.now())?;
+        let conn = open::open(&self.options, self.purpose, &self.clock, &mut Vec::new())?;
+        self.shared.reopened();
+        Ok(conn)
     }
 
     fn fail(&self, error: &Error) {
@@ -329,17 +391,28 @@ impl Writer {
         if self.is_full {
             self.is_full = self.ballast.as_mut().is_some_and(|file| !file.take_in());
         }
-        self.shared.look(self.clock.now());
+        if self.shared.look(self.clock.now()).is_ok()
+            && let Err(error) = self.keep_log()
+        {
+            tracing::debug!(%error, "the next second looks again");
+        }
+        if let (Some(lock), Some(path)) = (&mut self.lock, &self.options.path)
+            && lock.renew(path).is_err()
+        {
+            let why = "the lock file was removed, and another broker has the database";
+            self.shared.lose(self.clock.now(), why);
+        }
+        self.shared.measure();
         let Some(core) = &self.core else {
             return;
         };
         let changes = core.db.conn().total_changes();
         let is_idle = std::mem::replace(&mut self.changes, changes) == changes;
-        if is_idle && self.shared.log_bytes() > 0 {
-            let empty = "PRAGMA wal_checkpoint(TRUNCATE)";
-            if let Err(error) = core.db.conn().query_row(empty, [], |_| Ok(())) {
-                tracing::debug!(%error, "the log of the database stays as it is");
-            }
+        if is_idle
+            && self.shared.log_bytes() > 0
+            && let Err(error) = core.db.conn().query_row(EMPTY_LOG, [], |_| Ok(()))
+        {
+            tracing::debug!(%error, "the log of the database stays as it is");
         }
     }
 }

@@ -218,13 +218,17 @@ impl<K: Keep> State<K> {
     fn begin_export(&mut self) -> ExportCursor {
         let cursor = ExportCursor::default();
         let mut changes = Changes::new(&cursor);
-        for (name, realm) in &self.realms {
-            changes.names.insert(realm.id, name.clone());
+        // By number: the same content is told in the same order.
+        let mut realms: Vec<_> = self.realms.iter().collect();
+        realms.sort_unstable_by_key(|(_, realm)| realm.id);
+        for (name, realm) in &realms {
+            changes.names.insert(realm.id, (*name).clone());
             changes.add(Touched::Realm(realm.id));
         }
-        self.logs
-            .keys()
-            .for_each(|id| changes.add(Touched::Log(*id)));
+        let mut logs: Vec<LogId> = self.logs.keys().copied().collect();
+        logs.sort_unstable();
+        logs.into_iter()
+            .for_each(|id| changes.add(Touched::Log(id)));
         let mut queues: Vec<&Queue> = self.queues.values().map(|queue| &**queue).collect();
         queues.sort_unstable_by_key(|queue| queue.id);
         for queue in &queues {
@@ -233,7 +237,7 @@ impl<K: Keep> State<K> {
         for queue in queues.iter().filter(|queue| queue.exceptions > 0) {
             changes.add(Touched::EachException(queue.id, 0));
         }
-        for realm in self.realms.values() {
+        for (_, realm) in realms {
             if realm.dead > 0 {
                 changes.add(Touched::EachLetter(realm.id, None));
             }

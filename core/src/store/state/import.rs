@@ -40,12 +40,19 @@ fn unfit(what: &str) -> Error {
 }
 
 /// Runs as told, in the place of what was there.
-fn replace(runs: &mut Runs, told: &[Run]) {
+fn replace(runs: &mut Runs, told: &[Run]) -> Result<()> {
     runs.clear();
     for (first, last) in told {
+        if first > last || *last > LAST {
+            return Err(unfit("a run of numbers"));
+        }
         runs.insert_run(*first, *last);
     }
+    Ok(())
 }
+
+/// No number is larger.
+const LAST: u64 = i64::MAX as u64;
 
 impl<K: Keep> State<K> {
     /// Whether it holds nothing at all.
@@ -122,8 +129,8 @@ impl<K: Keep> State<K> {
         }
         if let Some(log) = self.logs.get_mut(&id) {
             log.restore(told.head.into());
-            replace(&mut log.gone, &told.gone);
-            replace(&mut log.gone_guaranteed, &told.gone_guaranteed);
+            replace(&mut log.gone, &told.gone)?;
+            replace(&mut log.gone_guaranteed, &told.gone_guaranteed)?;
         }
         self.last_id = self.last_id.max(told.log);
         self.keep.note_log(id);
@@ -160,7 +167,7 @@ impl<K: Keep> State<K> {
             queue.joined = told.joined;
             (queue.owned, queue.owned_guaranteed) = (told.owned, told.owned_guaranteed);
             (queue.low, queue.gone) = (told.low, told.gone);
-            replace(&mut queue.done, &told.done);
+            replace(&mut queue.done, &told.done)?;
             queue.shut = told.shut.map(|(number, seq)| Shut { number, seq });
         }
         self.last_id = self.last_id.max(told.queue);
@@ -311,7 +318,12 @@ impl<K: Keep> State<K> {
             realm.queued = 0;
         }
         for (id, log) in &mut self.logs {
-            log.restore(log.head());
+            let head = log.head();
+            let is_too_large = head.seq.max(head.bytes) > LAST;
+            if is_too_large || head.guaranteed > head.seq || head.guaranteed_bytes > head.bytes {
+                return Err(unfit("the sums of a log"));
+            }
+            log.restore(head);
             let realm = self.realms.get_mut(&log.realm);
             let realm = realm.ok_or_else(|| unfit("the realm of a log is gone"))?;
             realm.logs.insert(log.key.clone(), *id);
@@ -324,6 +336,9 @@ impl<K: Keep> State<K> {
             let log = log.ok_or_else(|| unfit("the log of a queue is gone"))?;
             let realm = self.realms.get_mut(&log.realm);
             let realm = realm.ok_or_else(|| unfit("the realm of a queue is gone"))?;
+            if !queue.fits(log) {
+                return Err(unfit("where a queue stands"));
+            }
             log.queues += 1;
             queue.spot = None;
             queue.begin(log, self.bounds.overflow);

@@ -17,6 +17,7 @@ mod queue;
 mod reading;
 mod realm;
 mod runs;
+mod sample;
 mod small_set;
 mod standing;
 #[expect(

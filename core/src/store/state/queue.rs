@@ -227,6 +227,24 @@ impl Queue {
         }
     }
 
+    /// Whether its numbers can be: what another store tells may be anything.
+    pub(crate) fn fits<E: Entries>(&self, log: &Log<E>) -> bool {
+        let head = log.head();
+        let is_within = self.owned <= head.seq && self.owned_guaranteed <= head.guaranteed;
+        let shut = self.shut.map_or((0, 0), |shut| (shut.number, shut.seq));
+        let (open, end) = match is_within {
+            true => (self.number_upto(head), self.end(log)),
+            false => return false,
+        };
+        let mut done = self.done.iter();
+        self.joined <= head.seq
+            && shut.0 <= open
+            && shut.1 <= head.seq
+            && self.low <= end
+            && done.all(|(first, last)| first > self.low && first <= last && last <= end)
+            && (end - self.low).checked_sub(self.done.len()) >= Some(self.gone)
+    }
+
     // --- What is settled ---
 
     /// Unsettled entries, exceptions included.
@@ -239,8 +257,8 @@ impl Queue {
         self.end(log) - self.low - self.done.len() - self.gone
     }
 
-    /// Bytes of the unsettled entries.
-    pub(crate) fn bytes<E: Entries>(&self, log: &Log<E>) -> u64 {
+    /// Bytes of all entries with these numbers.
+    fn span<E: Entries>(&self, first: u64, last: u64, log: &Log<E>) -> u64 {
         let upto = |number: u64| {
             let totals = log.totals_at(self.seq_of(number, log));
             match self.in_class(number).0 {
@@ -251,7 +269,31 @@ impl Queue {
                 Class::Every => totals.bytes,
             }
         };
-        let span = |first: u64, last: u64| upto(last).saturating_sub(upto(first - 1));
+        upto(last).saturating_sub(upto(first - 1))
+    }
+
+    /// About how many bytes its unsettled entries have, and where the first in its turn is, without
+    /// a look at what is settled between them. `drops`: when it is full it drops its oldest.
+    pub(crate) fn glance<E: Entries>(&self, log: &Log<E>, drops: bool) -> (u64, Option<Seq>) {
+        let end = self.end(log);
+        let missed = match drops && !self.is_left {
+            true => self.number_upto(log.head()).saturating_sub(end),
+            false => 0,
+        };
+        let (low, end) = (self.low + missed, end + missed);
+        if low >= end {
+            return (self.exception_bytes, None);
+        }
+        let (all, waiting) = (u128::from(end - low), u128::from(self.waiting(log)));
+        let bytes = u128::from(self.span(low + 1, end, log)) * waiting / all;
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let first = Some(self.seq_of(low + 1, log));
+        (bytes.saturating_add(self.exception_bytes), first)
+    }
+
+    /// Bytes of the unsettled entries.
+    pub(crate) fn bytes<E: Entries>(&self, log: &Log<E>) -> u64 {
+        let span = |first: u64, last: u64| self.span(first, last, log);
         let end = self.end(log);
         if self.low >= end {
             return self.exception_bytes;

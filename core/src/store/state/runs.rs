@@ -9,14 +9,18 @@ pub(crate) struct Runs {
     runs: BTreeMap<u64, u64>,
     len: u64,
     /// First numbers of runs that came, went or grew, where somebody writes them down.
-    touched: Option<Vec<u64>>,
+    #[allow(
+        clippy::box_collection,
+        reason = "absent in memory, where most runs are"
+    )]
+    touched: Option<Box<Vec<u64>>>,
 }
 
 impl Runs {
     /// An empty set; with `is_noted` it notes its changes for [`take_touched`](Self::take_touched).
     pub(crate) fn new(is_noted: bool) -> Self {
         Self {
-            touched: is_noted.then(Vec::new),
+            touched: is_noted.then(Box::default),
             ..Self::default()
         }
     }
@@ -26,7 +30,7 @@ impl Runs {
     pub(crate) fn take_touched(&mut self) -> Vec<(u64, Option<u64>)> {
         let mut touched = self
             .touched
-            .as_mut()
+            .as_deref_mut()
             .map(std::mem::take)
             .unwrap_or_default();
         touched.sort_unstable();

@@ -18,6 +18,7 @@ use super::log::{Log, Totals};
 use super::queue::Queue;
 use super::realm::Realm;
 use super::runs::Runs;
+use super::sample::Sample;
 
 /// Everything.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ pub(crate) struct State<K: Keep> {
     pub(crate) last_id: u64,
     /// Realms by number, while another store is taken in.
     pub(crate) names: HashMap<u64, RealmId>,
+    pub(crate) sample: Sample,
 }
 
 /// One queue within a change, with what its change may touch.
@@ -63,6 +65,7 @@ impl<K: Keep> State<K> {
             keep,
             last_id: 0,
             names: HashMap::new(),
+            sample: Sample::default(),
         }
     }
 

@@ -38,6 +38,7 @@ impl<K: Keep> State<K> {
             self.end_left(id);
         }
         left = self.sweep_realms(left, now);
+        self.sample();
         done.more = left == 0;
         done
     }

@@ -52,9 +52,26 @@ pub struct Gap {
     pub what: &'static str,
 }
 
+/// What a store holds, all realms in sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Holding {
+    /// Unsettled entries, one per queue.
+    pub messages: u64,
+    /// About how many bytes their messages have, each counted once per queue.
+    pub bytes: u64,
+    /// When the oldest of them was produced.
+    pub oldest: Option<Timestamp>,
+    /// Messages that are held until they are due.
+    pub delayed: u64,
+    /// Dead letters.
+    pub dead_letters: u64,
+}
+
 /// How a store is doing (P27).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreHealth {
+    /// What it holds, as of its last upkeep or later; `None`: it has not been counted yet.
+    pub holding: Option<Holding>,
     /// It cannot do all that it promises at this moment.
     pub is_degraded: bool,
     /// What went wrong last, and when.

@@ -2,6 +2,8 @@
 
 pub mod cluster;
 #[cfg(unix)]
+mod crash;
+#[cfg(unix)]
 mod fallback;
 mod merge;
 mod relay;

@@ -91,7 +91,8 @@ fn moment(round: usize, port: u16) -> u8 {
     (round as u64 * 0x9E37_79B9 + u64::from(port)).to_le_bytes()[0]
 }
 
-fn rounds() -> usize {
+/// How often, by the size of the run.
+pub fn rounds() -> usize {
     match std::env::var("RESTANTE_LONG").as_deref() {
         Ok("1") => 100,
         _ => 5,

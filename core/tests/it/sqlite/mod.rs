@@ -1,6 +1,7 @@
-//! The command with a SQLite store, from outside: killed, full, and what it does to the disk.
+//! The command with a SQLite store, from outside: killed, full, robbed of files, and what it does to the disk.
 
 pub mod crash;
+mod files;
 mod full;
 pub mod load;
 pub mod process;

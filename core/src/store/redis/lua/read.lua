@@ -319,10 +319,15 @@ local function holds()
   return num(held + call('ZCARD', P .. 'il') + call('LLEN', P .. 'ul'))
 end
 
+-- How many messages are held, how many dead letters there are.
+local function counts()
+  return num(meta().d) .. ' ' .. num(call('ZCARD', P .. 'gi'))
+end
+
 local does = {
   page = page, due = due, browse = browse, depth = depth_answer, depths = depths, records = records,
   delayed = delayed, dead_letters = dead_letters, holds = holds,
-  left_over = left_over,
+  left_over = left_over, counts = counts,
 }
 local answer = does[WHAT]()
 if is_changed then save() end

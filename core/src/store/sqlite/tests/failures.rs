@@ -40,6 +40,8 @@ async fn a_full_database_refuses_messages_and_takes_acks() {
     calls.0.await.unwrap();
     assert_eq!(calls.1.await.unwrap_err().kind(), ErrorKind::StoreFull);
     assert_eq!(calls.2.await.unwrap(), [Settled::Now]);
+    let back = Store::open(&store, spec("a"), START).await.unwrap();
+    assert_eq!(back.depth, confirmed - 11, "who comes back can drain it");
     assert_eq!(
         store.waiting(queue.queue).await,
         (12..=confirmed).collect::<Vec<_>>()
@@ -158,7 +160,6 @@ async fn nothing_is_confirmed_after_the_file_was_removed() {
     let store = house.open().await;
     let queue = store.filled("a", 1, 10).await;
     fs::remove_file(house.path()).unwrap();
-    store.maintain(10, at(10)).await.unwrap();
     let refused = store.put(queue.log, 2, 10).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::StoreUnavailable);
     assert!(store.health().is_degraded);
@@ -166,16 +167,86 @@ async fn nothing_is_confirmed_after_the_file_was_removed() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_moved_away_and_back_has_everything() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 1, 10).await;
+    let away = open::beside(house.path(), ".away");
+    fs::rename(house.path(), &away).unwrap();
+    store.maintain(10, at(1)).await.unwrap();
+    assert!(store.health().is_degraded);
+    fs::rename(&away, house.path()).unwrap();
+    store.maintain(10, at(2)).await.unwrap();
+    store.put(queue.log, 2, 10).await.unwrap();
+    assert!(!store.health().is_degraded);
+    let left = house.as_a_kill_leaves_it();
+    assert_eq!(left.open().await.waiting(queue.queue).await, [1, 2]);
+}
+
+/// What becomes of the log, and what is seen of the store after a write or a second without one.
+async fn log_taken_away(how: impl Fn(&Path), writes: bool) {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 20, 500).await;
+    let log = open::beside(house.path(), "-wal");
+    how(&log);
+    match writes {
+        true => drop(store.put(queue.log, 21, 500).await.unwrap()),
+        false => drop(store.maintain(10, at(1)).await.unwrap()),
+    }
+    let last = if writes { 21 } else { 20 };
+    let all: Vec<Seq> = (1..=last).collect();
+    assert_eq!(
+        house
+            .as_a_kill_leaves_it()
+            .open()
+            .await
+            .waiting(queue.queue)
+            .await,
+        all,
+        "what was confirmed is in files that are there"
+    );
+    let health = store.health();
+    assert!(!health.is_degraded, "{health:?}");
+    let (_, said) = health.last_error.unwrap();
+    assert!(said.contains("log"), "{said}");
+    // It goes on with a log that is in its place.
+    store.put(queue.log, last + 1, 500).await.unwrap();
+    let all: Vec<Seq> = (1..=last + 1).collect();
+    assert_eq!(store.waiting(queue.queue).await, all);
+    let left = house.as_a_kill_leaves_it();
+    assert_eq!(left.open().await.waiting(queue.queue).await, all);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_log_that_was_removed_or_replaced_takes_nothing_confirmed_along() {
+    let removed = |log: &Path| fs::remove_file(log).unwrap();
+    let replaced = |log: &Path| {
+        let old = fs::read(log).unwrap();
+        fs::remove_file(log).unwrap();
+        fs::write(log, &old[..old.len() / 2]).unwrap();
+    };
+    let all = |log: &Path| {
+        let database = log.with_extension("sqlite");
+        fs::remove_file(open::beside(&database, "-shm")).unwrap();
+        fs::remove_file(log).unwrap();
+    };
+    for writes in [true, false] {
+        log_taken_away(removed, writes).await;
+        log_taken_away(replaced, writes).await;
+        log_taken_away(all, writes).await;
+    }
+}
+
+#[tokio::test]
 async fn a_log_that_was_cut_loses_its_end_only() {
     let house = House::new();
     let store = house.open().await;
     let queue = store.filled("a", 60, 2000).await;
-    let copy = House::new();
-    let beside = |path: &Path| open::beside(path, "-wal");
-    fs::copy(house.path(), copy.path()).unwrap();
-    fs::copy(beside(house.path()), beside(copy.path())).unwrap();
-    let log = fs::OpenOptions::new().write(true).open(beside(copy.path()));
-    let log = log.unwrap();
+    let copy = house.as_a_kill_leaves_it();
+    let log = open::beside(copy.path(), "-wal");
+    let log = fs::OpenOptions::new().write(true).open(log).unwrap();
     log.set_len(log.metadata().unwrap().len() * 2 / 3).unwrap();
     let cut = copy.open().await;
     let waiting = cut.waiting(queue.queue).await;

@@ -103,6 +103,27 @@ async fn a_database_in_use_is_refused_and_named_until_it_is_free() {
     house.open().await.close().await.unwrap();
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_database_in_use_is_refused_though_its_lock_file_was_deleted() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 1, 10).await;
+    let lock = open::beside(house.path(), ".lock");
+    for second in 1..=2 {
+        fs::remove_file(&lock).unwrap();
+        let error = house.try_open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreLocked);
+        store.maintain(10, at(second)).await.unwrap();
+        let holder = std::process::id().to_string();
+        refused(&house, ErrorKind::StoreLocked, &holder).await;
+    }
+    store.put(queue.log, 2, 10).await.unwrap();
+    assert!(!store.health().is_degraded);
+    store.close().await.unwrap();
+    assert_eq!(house.open().await.waiting(queue.queue).await, [1, 2]);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_database_in_use_is_refused_under_another_name_too() {
@@ -123,6 +144,39 @@ async fn an_empty_file_becomes_a_database() {
     fs::write(house.path(), "").unwrap();
     let store = house.open().await;
     store.filled("a", 1, 10).await;
+}
+
+#[tokio::test]
+async fn an_empty_file_in_the_place_of_a_database_is_refused() {
+    let house = House::new();
+    house.open().await.close().await.unwrap();
+    fs::write(house.path(), "").unwrap();
+    refused(&house, ErrorKind::StoreCorrupt, "is empty and was not").await;
+}
+
+#[tokio::test]
+async fn in_the_place_of_a_database_that_was_deleted_a_new_one_begins_with_a_warning() {
+    let house = House::new();
+    house.open().await.close().await.unwrap();
+    fs::remove_file(house.path()).unwrap();
+    let store = house.open().await;
+    let warnings = store.health().warnings;
+    assert!(warnings[0].contains("gone"), "{warnings:?}");
+    store.filled("a", 1, 10).await;
+    store.close().await.unwrap();
+    assert_eq!(house.open().await.health().warnings, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_log_without_its_database_is_refused() {
+    let house = House::new();
+    let store = house.open().await;
+    store.filled("a", 5, 100).await;
+    let left = house.as_a_kill_leaves_it();
+    fs::write(left.path(), "").unwrap();
+    refused(&left, ErrorKind::StoreCorrupt, "its log").await;
+    fs::remove_file(left.path()).unwrap();
+    refused(&left, ErrorKind::StoreCorrupt, "its log").await;
 }
 
 #[tokio::test]
@@ -182,4 +236,63 @@ async fn a_backup_is_whole_and_takes_nobodys_place() {
         (1..=20).collect::<Vec<_>>()
     );
     assert_eq!(store.waiting(queue.queue).await.len(), 21);
+}
+
+#[tokio::test]
+async fn a_backup_leaves_what_others_have_beside_it() {
+    let house = House::new();
+    let store = house.open().await;
+    store.filled("a", 20, 500).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let copy = folder.path().join("copy.sqlite");
+    let theirs = folder.path().join("copy.sqlite.part");
+    fs::write(&theirs, "mine").unwrap();
+    store.backup(copy.clone()).await.unwrap();
+    assert_eq!(fs::read(&theirs).unwrap(), b"mine");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[tokio::test]
+async fn of_two_backups_to_one_path_one_is_refused_and_the_other_is_whole() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 200, 500).await;
+    let mut copy = House::new();
+    copy.options.path = Some(copy.folder.path().join("copy.sqlite"));
+    let (one, other) = (
+        store.backup(copy.path().into()),
+        store.backup(copy.path().into()),
+    );
+    let (one, other) = tokio::join!(one, other);
+    let errors: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(errors[0].kind(), ErrorKind::Config);
+    assert!(
+        errors[0].message().contains("of that name"),
+        "{}",
+        errors[0]
+    );
+    assert_eq!(copy.files(), ["copy.sqlite"]);
+    let opened = copy.open().await;
+    assert_eq!(opened.waiting(queue.queue).await.len(), 200);
+}
+
+#[tokio::test]
+async fn what_is_no_name_of_a_file_is_refused() {
+    let mut house = House::new();
+    let store = house.open().await;
+    for (name, reason) in [
+        ("file:copy.sqlite", "not an address"),
+        ("FILE:///tmp/copy.sqlite", "not an address"),
+        ("copy\0.sqlite", "NUL"),
+        ("", "empty"),
+    ] {
+        let error = store.backup(name.into()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{name:?}");
+        assert!(error.message().contains(reason), "{error}");
+        house.options.path = Some(name.into());
+        let error = house.try_open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{name:?}");
+        assert!(error.message().contains(reason), "{error}");
+    }
 }

@@ -134,3 +134,32 @@ async fn the_log_of_the_database_is_empty_when_idle_and_after_a_close() {
     store.close().await.unwrap();
     assert_eq!(bytes(&log), 0);
 }
+
+#[tokio::test]
+async fn the_log_and_the_file_stay_small_under_constant_work() {
+    let mut house = House::new();
+    house.options.synchronous = Synchronous::Normal;
+    let store = house.open().await;
+    let queue = Store::open(&store, spec("a"), START).await.unwrap();
+    let log = open::beside(house.path(), "-wal");
+    let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+    let (mut last, mut largest) = (0, 0);
+    for second in 0..200 {
+        // 400 KiB come and go, 80 MiB in all.
+        let item = |n: u64| {
+            let message = Arc::new(message(last + n, 4096));
+            Append::new(realm(), message, vec![queue.log])
+        };
+        let answers = store.append((1..=100).map(item).collect()).await.unwrap();
+        assert!(answers.iter().all(Result::is_ok));
+        last += 100;
+        let change = QueueChange {
+            low: Some(last),
+            ..QueueChange::default()
+        };
+        store.update(queue.queue, change, START).await.unwrap();
+        store.maintain(1000, at(second)).await.unwrap();
+        largest = largest.max(bytes(&log).max(bytes(house.path())));
+    }
+    assert!(largest < 24 << 20, "{largest} bytes");
+}

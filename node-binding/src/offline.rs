@@ -1,0 +1,46 @@
+//! The command's work on a store that no broker serves, over the standard streams of the process.
+//! Called by `bin/restante.js`.
+
+use std::io::{BufWriter, Write as _};
+use std::sync::Arc;
+
+use napi::bindgen_prelude::External;
+use napi_derive::napi;
+use restante::offline::{self, Job, Streams};
+use restante::{Error, ErrorKind};
+
+use crate::error::{Result, thrown, unreadable};
+use crate::port::Port;
+
+/// Answers `token` when it is done: whether the store is whole.
+#[napi(catch_unwind)]
+pub fn store_job(port: &External<Arc<Port>>, job: String, token: u32) -> Result<()> {
+    let job: Job = serde_json::from_str(&job).map_err(unreadable)?;
+    let port = Arc::clone(port);
+    let work = move || port.answer(token, run(&job));
+    let thread = std::thread::Builder::new().name("restante-job".to_owned());
+    let failed = |error| thrown(&no_thread(&error));
+    thread.spawn(work).map(|_| ()).map_err(failed)
+}
+
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Internal, format!("no thread: {error}"))
+}
+
+fn run(job: &Job) -> restante::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| no_thread(&error))?;
+    let (mut input, mut output) = (std::io::stdin().lock(), BufWriter::new(std::io::stdout()));
+    let mut notes = |text: &str| {
+        // Without standard error nobody wants to know.
+        let _ = writeln!(std::io::stderr(), "{text}");
+    };
+    let mut streams = Streams {
+        input: &mut input,
+        output: &mut output,
+        notes: &mut notes,
+    };
+    runtime.block_on(offline::run(job, &mut streams))
+}

@@ -326,9 +326,8 @@ async fn changed_class(from: Make<'_>, to: Make<'_>) {
     }
 }
 
-/// What must hold of a copy from a store of one kind to one of another, which
-/// [`store_contract!`](crate::store_contract) checks for each kind by itself.
-pub async fn copies_between(from: Make<'_>, to: Make<'_>) {
+/// See [`copies_between`](super::copies_between).
+pub(super) async fn between(from: Make<'_>, to: Make<'_>) {
     reads(from, to).await;
     goes_on(from, to).await;
     changes(from, to).await;

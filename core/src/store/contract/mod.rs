@@ -195,6 +195,12 @@ pub async fn run(make: Make<'_>) {
     crate::store_contract!(@each @run make);
 }
 
+/// What must hold of a copy from a store of one kind to one of another, which
+/// [`store_contract!`](crate::store_contract) checks for each kind by itself.
+pub async fn copies_between(from: Make<'_>, to: Make<'_>) {
+    copies::between(from, to).await;
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -24,6 +24,7 @@
 mod claim;
 #[cfg(feature = "testing")]
 pub mod contract;
+pub mod fallback;
 #[cfg(feature = "testing")]
 pub mod faulty;
 mod leasing;
@@ -40,6 +41,7 @@ mod simple;
 mod sqlite;
 mod state;
 mod swap;
+mod turns;
 mod types;
 
 use std::path::PathBuf;
@@ -50,7 +52,7 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 #[cfg(feature = "redis")]
-pub use self::redis::{RedisOptions, RedisStore};
+pub use self::redis::{GivenClient, RedisClient, RedisOptions, RedisStore};
 pub use claim::{Claim, Hear, Hold, News, Position, Wish};
 pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
@@ -283,7 +285,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Everything has come: from here on the store answers as the one that it is a copy of. Ids
-    /// are the same, and none is given twice.
+    /// are the same, and none is given twice. Until [`lead`](Store::lead) it still is a copy, which
+    /// another import may drop.
     ///
     /// Errors: `StoreCorrupt` for rows that do not fit together; `StoreUnsupported`.
     fn end_import(&self) -> Pending<()> {
@@ -324,6 +327,20 @@ pub trait Store: Send + Sync + 'static {
         let _ = hear;
     }
 
+    /// What has come leads from now on.
+    fn lead(&self) -> Pending<()> {
+        Pending::ready(Ok(()))
+    }
+
+    /// Adds what another store remembers of producers and of users' ids to what this one does: rows of
+    /// [`Record::Mark`] and [`Record::Uid`], of a realm that goes by this name here.
+    ///
+    /// Errors: `StoreUnsupported`.
+    fn remember(&self, realm: &RealmId, marks: Vec<Record>) -> Pending<()> {
+        let _ = (realm, marks);
+        Pending::ready(Err(no_copies()))
+    }
+
     /// Notes where everything has moved to, so that it is not opened again by mistake (P28).
     fn moved(&self, to: &str) -> Pending<()> {
         let _ = to;
@@ -339,6 +356,17 @@ fn no_copies() -> Error {
         ErrorKind::StoreUnsupported,
         "this store can neither be copied nor take a copy",
     )
+}
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be the broker's store.
+    Lead,
+    /// The same, as what was chosen last: a whole copy that did not come to lead does so now.
+    Chosen,
+    /// To take in another store.
+    TakeCopy,
 }
 
 fn not_empty() -> Error {

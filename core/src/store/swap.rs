@@ -6,6 +6,7 @@
 //! lead. Ids are the same in the copy, so nobody else notices. Whatever fails before that leaves the
 //! old store as it was. Knows no kind of store.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -62,6 +63,20 @@ struct Gate {
     held: Option<Mutex<Vec<Held>>>,
     /// Who is told what other brokers do.
     hear: Option<Hear>,
+    /// Logs with numbers from here on were in a store before this one.
+    stale: u64,
+}
+
+impl Gate {
+    /// Puts `new` in force; what was before.
+    fn lead(&mut self, new: SharedStore) -> SharedStore {
+        let old = std::mem::replace(&mut self.store, new);
+        self.counted = self.counted.plus(old.counters());
+        if let Some(hear) = &self.hear {
+            self.store.listen(hear.clone());
+        }
+        old
+    }
 }
 
 /// A [`Store`] that passes calls on to another one, which can be changed.
@@ -99,6 +114,11 @@ fn too_much_held() -> Error {
     Error::new(ErrorKind::StoreUnavailable, why)
 }
 
+fn replaced() -> Error {
+    let why = "the store has been changed; send it again";
+    Error::new(ErrorKind::StoreUnavailable, why)
+}
+
 impl SwapStore {
     /// With this store in force.
     pub fn new(store: SharedStore, clock: Arc<dyn Clock>) -> Self {
@@ -108,6 +128,7 @@ impl SwapStore {
                 counted: StoreCounters::default(),
                 held: None,
                 hear: None,
+                stale: u64::MAX,
             }),
             clock,
             is_swapping: AtomicBool::new(false),
@@ -124,7 +145,13 @@ impl SwapStore {
         call: impl FnOnce(&dyn Store) -> Pending<T> + Send + 'static,
     ) -> Pending<T> {
         // Held during the call: one that comes before a pause is in the old store's line then.
-        let gate = self.gate.read();
+        Self::call_at(&self.gate.read(), call)
+    }
+
+    fn call_at<T: Send + 'static>(
+        gate: &Gate,
+        call: impl FnOnce(&dyn Store) -> Pending<T> + Send + 'static,
+    ) -> Pending<T> {
         let Some(held) = &gate.held else {
             return call(&*gate.store);
         };
@@ -140,10 +167,7 @@ impl SwapStore {
         Pending::waiting(async move {
             match told.await {
                 Ok(answer) => answer.await,
-                Err(_) => Err(Error::new(
-                    ErrorKind::StoreUnavailable,
-                    "the store is closed",
-                )),
+                Err(_) => Err(replaced()),
             }
         })
     }
@@ -229,7 +253,11 @@ impl SwapStore {
                 new.end_import().await?;
                 copied.queues = new.queues().await?.len() as u64;
                 commit()?;
-                self.flip(Arc::clone(new));
+                self.gate.write().lead(Arc::clone(new));
+                if let Err(error) = new.lead().await {
+                    // The next start knows that it was chosen.
+                    tracing::warn!(%error, "the new store does not know yet that it leads");
+                }
                 drop(pause);
                 copied.pause = self.clock.elapsed().saturating_sub(began);
                 return Ok(copied);
@@ -241,6 +269,35 @@ impl SwapStore {
                 return Err(Error::new(ErrorKind::StoreTimeout, why));
             }
         }
+    }
+
+    /// Lets `new` lead, which knows what it takes over by other numbers, once `last` has brought it
+    /// what is left; the old store's logs all have numbers from `stale` on. Calls that come
+    /// meanwhile are refused, so are appends to those logs from then on: whoever asks has to learn
+    /// the new numbers first.
+    ///
+    /// # Errors
+    /// What `last` says; the old store leads then as before.
+    pub async fn replace<T>(
+        &self,
+        new: SharedStore,
+        stale: u64,
+        last: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let pause = self.hold();
+        let done = last.await?;
+        let (old, held) = {
+            let mut gate = self.gate.write();
+            gate.stale = stale;
+            (gate.lead(new), gate.held.as_mut().map(std::mem::take))
+        };
+        // Who asked hears that nobody answers.
+        drop(held);
+        drop(pause);
+        if let Err(error) = old.close().await {
+            tracing::warn!(%error, "closing the old store");
+        }
+        Ok(done)
     }
 
     /// Copies what is left; whether that was done in the time of a pause.
@@ -266,15 +323,6 @@ impl SwapStore {
     fn hold(&self) -> Pause<'_> {
         self.gate.write().held.get_or_insert_default();
         Pause(self)
-    }
-
-    fn flip(&self, new: SharedStore) {
-        let mut gate = self.gate.write();
-        let old = std::mem::replace(&mut gate.store, new);
-        gate.counted = gate.counted.plus(old.counters());
-        if let Some(hear) = &gate.hear {
-            gate.store.listen(hear.clone());
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::claim::{Claim, Hear, Wish};
+use super::reads::{read_browse, read_due, read_page};
 use super::*;
 
 impl RedisStore {
@@ -41,58 +42,6 @@ impl RedisStore {
         let answer = parts(lanes.ask(lane, Script::Read, args).await?)?;
         read_page(lanes, lane, queue, answer)
     }
-}
-
-fn read_page(
-    lanes: &Arc<Lanes>,
-    lane: &Arc<Lane>,
-    queue: QueueId,
-    answer: Vec<Value>,
-) -> Result<Page> {
-    let [head, seqs, messages] = <[Value; 3]>::try_from(answer).map_err(|_| strange())?;
-    let mut fields = Fields::of(answers::text(&head)?);
-    let (next, end, expired) = (fields.next()?, fields.next::<u8>()? == 1, fields.next()?);
-    let sent = fields.next()?;
-    let mut damaged = Vec::new();
-    let messages = answers::list(messages)?;
-    let entries = answers::page_entries(answers::text(&seqs)?, sent, messages, &mut damaged)?;
-    set_aside(lanes, lane, queue, &damaged);
-    lanes.hub.count(|counters| counters.expired += expired);
-    Ok(Page {
-        entries,
-        next,
-        expired,
-        end,
-    })
-}
-
-fn read_due(lanes: &Arc<Lanes>, lane: &Arc<Lane>, queue: QueueId, answer: Value) -> Result<Due> {
-    let [head, entries] = <[Value; 2]>::try_from(parts(answer)?).map_err(|_| strange())?;
-    let mut fields = Fields::of(answers::text(&head)?);
-    let (expired, next) = (fields.next()?, fields.time()?);
-    let mut damaged = Vec::new();
-    let entries = answers::entries(answers::list(entries)?, 0, &mut damaged)?;
-    set_aside(lanes, lane, queue, &damaged);
-    lanes.hub.count(|counters| counters.expired += expired);
-    Ok(Due {
-        entries,
-        next,
-        expired,
-    })
-}
-
-fn read_browse(
-    lanes: &Arc<Lanes>,
-    lane: &Arc<Lane>,
-    queue: QueueId,
-    answer: Value,
-) -> Result<Vec<Entry>> {
-    let [sent, entries] = <[Value; 2]>::try_from(parts(answer)?).map_err(|_| strange())?;
-    let sent = Fields::of(answers::text(&sent)?).next()?;
-    let mut damaged = Vec::new();
-    let entries = answers::entries(answers::list(entries)?, sent, &mut damaged)?;
-    set_aside(lanes, lane, queue, &damaged);
-    Ok(entries)
 }
 
 /// The first number of a text that may say that there is no such queue.
@@ -467,6 +416,42 @@ impl Store for RedisStore {
 
     fn listen(&self, hear: Hear) {
         *self.lanes.claims.hear.lock() = Some(hear);
+    }
+
+    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
+        self.detach(move |lanes| tell::export(lanes, after, limit))
+    }
+
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        self.about_copy(move |lanes| async move { take::begin(&lanes, replace).await })
+    }
+
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        self.about_copy(move |lanes| async move { take::import(&lanes, records).await })
+    }
+
+    fn end_import(&self) -> Pending<()> {
+        self.about_copy(|lanes| async move { take::end(&lanes).await })
+    }
+
+    fn lead(&self) -> Pending<()> {
+        self.detach(|lanes| async move {
+            lanes.takes_copy.store(false, Ordering::Release);
+            leads::lead(&lanes.hub).await
+        })
+    }
+
+    fn remember(&self, realm: &RealmId, marks: Vec<Record>) -> Pending<()> {
+        let lane = self.lanes.of(realm);
+        let args = take::marks(&marks);
+        self.detach(
+            move |lanes| async move { lanes.copy(&lane, "remember", args).await.map(|_| ()) },
+        )
+    }
+
+    fn moved(&self, to: &str) -> Pending<()> {
+        let to = to.to_owned();
+        self.detach(move |lanes| async move { leads::moved(&lanes.hub, &to).await })
     }
 
     fn close(&self) -> Pending<()> {

@@ -201,7 +201,6 @@ impl Flow {
             let tag = names::tag(&self.hub, &mut link, &lane.realm()).await?;
             self.prefix = prefix(&self.hub, tag);
             self.tag = Some(tag);
-            lane.tag.store(tag, Ordering::Release);
         }
         self.epoch += 1;
         let changes = self.window.iter().filter(|command| command.is_change());
@@ -213,7 +212,11 @@ impl Flow {
             epoch: self.epoch,
             number: from.unwrap_or(self.last + 1),
         };
-        let cmd = script::command(Script::Begin, false, place, &[]);
+        lane.tag
+            .store(self.tag.unwrap_or_default(), Ordering::Release);
+        let mut args = Args::new();
+        args.flag(self.hub.is_told.load(Ordering::Acquire));
+        let cmd = script::command(Script::Begin, false, place, &[&args]);
         let value = link
             .one(&cmd)
             .await
@@ -307,7 +310,7 @@ impl Flow {
             args.append_head(&self.hub.bounds);
         }
         calls.iter().for_each(|call| args.join(&call.args));
-        self.last += u64::from(script != Script::Read);
+        self.last += u64::from(!script.is_look());
         self.window.push_back(Command {
             script,
             args,
@@ -389,7 +392,7 @@ impl Flow {
 
 impl Command {
     fn is_change(&self) -> bool {
-        self.script != Script::Read
+        !self.script.is_look()
     }
 
     /// It has surely not happened.

@@ -146,6 +146,15 @@ pub(super) async fn start(lanes: &Arc<Lanes>) -> Result<()> {
     start::number(&lanes.hub).await?;
     let (listens, listening) = oneshot::channel();
     let (hearing, living) = (lanes.clone(), lanes.clone());
+    if is_deaf(&lanes.hub) {
+        tokio::spawn(async move {
+            tokio::select! {
+                () = living.claims.others.ended() => {}
+                () = look(&living) => {}
+            }
+        });
+        return Ok(());
+    }
     tokio::spawn(async move {
         tokio::select! {
             () = hearing.claims.others.ended() => {}
@@ -184,6 +193,27 @@ async fn publish(hub: &Hub, to: Option<&str>, text: &str) -> Result<usize> {
     }
 }
 
+/// Whether it can hear nobody: a client that was given knows commands only.
+fn is_deaf(hub: &Hub) -> bool {
+    hub.options.client.is_some()
+}
+
+/// Gives signs of life, and looks at everything anew once in a lease.
+async fn look(lanes: &Arc<Lanes>) {
+    let lease = lanes.hub.options.lease;
+    let mut tick = interval(lease / SIGNS);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    while !lanes.hub.is_closed() {
+        tick.tick().await;
+        let _ = timeout(lease / SIGNS, renew(lanes)).await;
+        if last.elapsed() >= lease {
+            last = Instant::now();
+            missed(lanes);
+        }
+    }
+}
+
 /// Tells Redis and the others that this broker lives, as often as a lease needs it.
 async fn live(lanes: &Arc<Lanes>) {
     let lease = lanes.hub.options.lease;
@@ -205,7 +235,9 @@ async fn live(lanes: &Arc<Lanes>) {
 
 async fn renew(lanes: &Arc<Lanes>) -> Result<()> {
     let hub = &lanes.hub;
-    publish(hub, None, "h").await?;
+    if !is_deaf(hub) {
+        publish(hub, None, "h").await?;
+    }
     let held = lanes.claims.queues();
     let tags = held.iter().filter_map(|queue| lanes.of_queue(*queue));
     let tags: HashSet<u64> = tags.map(|lane| lane.tag.load(Ordering::Acquire)).collect();

@@ -14,7 +14,7 @@ use super::super::types::{
     StoreCounters, StoreHealth,
 };
 use super::super::{Pending, Store};
-use super::SwapStore;
+use super::{SwapStore, replaced};
 
 impl Store for SwapStore {
     fn durability(&self) -> Durability {
@@ -42,7 +42,12 @@ impl Store for SwapStore {
     }
 
     fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>> {
-        self.call(move |store| store.append(batch))
+        let gate = self.gate.read();
+        let mut logs = batch.iter().flat_map(|item| &item.logs);
+        if logs.any(|log| log.0 >= gate.stale) {
+            return Pending::ready(Err(replaced()));
+        }
+        Self::call_at(&gate, move |store| store.append(batch))
     }
 
     fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page> {
@@ -194,6 +199,15 @@ impl Store for SwapStore {
         let mut gate = self.gate.write();
         gate.hear = Some(hear.clone());
         gate.store.listen(hear);
+    }
+
+    fn lead(&self) -> Pending<()> {
+        self.call(|store| store.lead())
+    }
+
+    fn remember(&self, realm: &RealmId, marks: Vec<Record>) -> Pending<()> {
+        let realm = realm.clone();
+        self.call(move |store| store.remember(&realm, marks))
     }
 
     fn moved(&self, to: &str) -> Pending<()> {

@@ -4,10 +4,15 @@ mod claims;
 pub mod cluster;
 #[cfg(unix)]
 mod crash;
+#[cfg(unix)]
+mod fallback;
+mod merge;
 mod relay;
 mod rig;
 mod same;
 pub mod server;
 mod storm;
+#[cfg(unix)]
+mod swap;
 mod troubles;
 mod two;

@@ -48,6 +48,7 @@ local function except(at)
   state.o = Q.kd == GROUP and SELF or nil
   if is_known then
     call('HSET', P .. 'x:' .. Q.id, num(seq), mp(state))
+    note('x:' .. Q.id .. ':' .. num(seq))
   else
     put_exception(Q, seq, state, message)
   end

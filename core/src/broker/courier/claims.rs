@@ -54,9 +54,10 @@ impl Claiming {
         !self.is_open() && self.hold != Hold::Nothing
     }
 
-    /// Whether what was done may be written.
+    /// Whether what was done may be written: at once, so that it is before what whoever comes next
+    /// reads; the store refuses it if the queue is another's.
     pub(super) fn may_write(&self) -> bool {
-        !self.is_open()
+        !self.is_fenced
     }
 
     pub(super) fn is_shared(&self) -> bool {

@@ -795,6 +795,8 @@ export interface StoreStats {
   /** `at` in milliseconds since 1970. */
   last_error: { at: number; message: string } | null;
   warnings: string[];
+  /** Redis was away at the start, and messages wait in the fallback file. */
+  fallback?: 1;
   /** Calls of a store in Redis that wait, and that were sent again. */
   waiting_calls?: number;
   repeated_calls?: number;
@@ -977,6 +979,11 @@ export interface RedisStoreOptions {
   /** `redis://` or `rediss://`, with user, password and database; several for Sentinel and Cluster.
    *  Default `'redis://127.0.0.1:6379'`. */
   url?: string | string[];
+  /** A client of ioredis or node-redis that is used in the place of `url`. It stays yours: connected before the
+   *  start, closed by you after `stop()`. */
+  client?:
+    | { callBuffer(command: string, ...args: any[]): Promise<unknown> }
+    | { sendCommand(args: any[], options?: any): Promise<unknown> };
   /** What our keys begin with; no braces. Default `'restante'`. */
   prefix?: string;
   /** The name of the master that the Sentinels at `url` watch. */
@@ -985,6 +992,18 @@ export interface RedisStoreOptions {
   cluster?: boolean;
   /** Start only if Redis never evicts keys. Default false. */
   strict?: boolean;
+  /** Open it although its messages have moved to another store. Default false. */
+  force?: boolean;
+  /** Begin with a SQLite file if Redis is away at the start, until it is back. Default: refuse to start. */
+  fallback?: 'sqlite' | false;
+  /** That file. Default `'restante.fallback.sqlite'`. */
+  fallback_filename?: string;
+  fallbackFilename?: string;
+  fallback_path?: string;
+  fallbackPath?: string;
+  /** Milliseconds that Redis may take to answer before that. Default 5000. */
+  probe_timeout?: number;
+  probeTimeout?: number;
   default_ttl?: Duration;
   defaultTtl?: Duration;
 }
@@ -992,7 +1011,7 @@ export interface RedisStoreOptions {
 /** Keeps messages in Redis: they survive the broker. The server's start connects. */
 declare class RedisStore {
   constructor(options?: RedisStoreOptions);
-  readonly options: Readonly<RedisStoreOptions>;
+  readonly options: Readonly<Omit<RedisStoreOptions, 'client'>>;
 }
 export type { RedisStore };
 

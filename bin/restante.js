@@ -17,6 +17,8 @@ const USAGE = `usage: restante serve [options]
 restante serve runs the broker.
   --port N        TCP port (RESTANTE_PORT, TYO_MQ_PORT, or 17352); 0 takes a free one
   --host H        address to listen on (RESTANTE_HOST, or all interfaces)
+  --fallback S    where messages wait if redis is away at the start (RESTANTE_FALLBACK): sqlite
+  --fallback-filename F  in which file then (RESTANTE_FALLBACK_FILENAME, or restante.fallback.sqlite)
 ${STORE}
 
 restante store works on a store that no broker uses: which one is said as for serve.
@@ -35,10 +37,10 @@ restante store works on a store that no broker uses: which one is said as for se
 /** Flags and variables of each store. */
 const FLAGS = {
   sqlite: { filename: 'RESTANTE_FILENAME', synchronous: 'RESTANTE_SYNCHRONOUS' },
-  redis: { url: 'RESTANTE_REDIS_URL', prefix: 'RESTANTE_REDIS_PREFIX' },
+  redis: { url: 'RESTANTE_REDIS_URL', prefix: 'RESTANTE_REDIS_PREFIX', fallback: 'RESTANTE_FALLBACK', fallback_filename: 'RESTANTE_FALLBACK_FILENAME' },
 };
 const WHICH = ['storage', 'filename', 'file', 'synchronous', 'url', 'prefix', 'options'];
-const COMMANDS = { serve: ['port', 'host', ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
+const COMMANDS = { serve: ['port', 'host', 'fallback', 'fallback-filename', ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
 const TASKS = ['stats', 'check', 'export', 'import'];
 const BOOLEAN = ['json', 'skip-unreadable', 'help', 'version'];
 const SHORT = { help: 'h', version: 'v' };
@@ -69,7 +71,7 @@ function which(values) {
   const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
   const said = {};
   const given = { ...values, filename: values.filename ?? values.file };
-  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = given[name] ?? env[variable];
+  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = given[name.replace('_', '-')] ?? env[variable];
   const storage_options = { ...(more.storage_options ?? storageOptions), ...JSON.parse(JSON.stringify(said)) };
   return { ...more, storage, storage_options };
 }

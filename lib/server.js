@@ -8,7 +8,7 @@ const { RestanteError, call, refused } = require('./errors');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
 const { CustomStore } = require('./custom_store');
-const { Storage, isStore, nameOf, warningsOf } = require('./storage');
+const { Storage, clientOf, isStore, nameOf, warningsOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
 const PERSISTENCE = { storage: kinds.same, storage_options: kinds.same, force: kinds.sure };
@@ -17,6 +17,7 @@ const LETTERS = { realm: kinds.text, after: kinds.text, limit: kinds.count(1, 10
 class Server extends EventEmitter {
   #wish;
   #store;
+  #client;
   #dataDir;
   #calls = null;
   #giveUp = null;
@@ -31,9 +32,10 @@ class Server extends EventEmitter {
     this.logger = options?.logger ?? console;
     /** The port it listens on, once started. */
     this.port = null;
-    const { wish, store, dataDir, warnings } = plain(options);
+    const { wish, store, client, dataDir, warnings } = plain(options);
     this.#wish = wish;
     this.#store = store;
+    this.#client = client;
     this.#dataDir = dataDir;
     // What is wrong is told now, not at start().
     this.#warn([...warnings, ...call(native.checkServerOptions, JSON.stringify(wish))]);
@@ -54,15 +56,19 @@ class Server extends EventEmitter {
   async #start(wish) {
     try {
       const warn = (message) => this.logger.error?.(`restante: ${message}`);
-      this.#port = new Port(([kind, ...rest]) => {
-        if (kind === 'broken') warn(rest[0]);
+      let send = null;
+      this.#port = new Port(([kind, ...rest], batch) => {
+        if (kind === 'redis') send(rest[0], rest[1], batch.parts.shift());
+        else if (kind === 'broken') warn(rest[0]);
         else if (kind === 'call') this.#calls?.perform(...rest, warn);
       });
       this.#port.wake();
       this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
+      send = this.#client?.attach(this.#native) ?? null;
       if (this.#store !== null) this.#calls = await this.#unlessStopped(this.#store.attach(this.#native, this.#dataDir));
       const [listening, warnings] = await this.#ask(native.startServer);
       this.#warn(warnings);
+      if (this.getStats().store.fallback) this.logger.error?.('restante: Redis is away: messages wait in the fallback file until it is back');
       if (this.#store !== null) this.#tellGaps();
       this.port = listening.port;
       this.#tell('listening', listening);
@@ -213,6 +219,7 @@ class Server extends EventEmitter {
     if (wish.storage === undefined) throw refused('storage must be given');
     const kept = Storage.createStore(wish.storage, isStore(wish.storage) ? undefined : wish.storage_options);
     if (kept instanceof CustomStore) throw new RestanteError({ code: 'unsupported', message: 'a store of your own cannot take the place of another one yet' });
+    if (clientOf(kept) !== null) throw new RestanteError({ code: 'unsupported', message: 'a change of the store takes the address of a Redis, not a client' });
     this.#warn(warningsOf(kept));
     return this.#ask(native.setPersistence, JSON.stringify({ ...asked(kept), force }));
   }
@@ -270,7 +277,7 @@ function plain(options) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
   const wish = { ...JSON.parse(text), port: portNumber(port), ...asked(kept) };
-  return { wish, store: kept instanceof CustomStore ? kept : null, dataDir, warnings };
+  return { wish, store: kept instanceof CustomStore ? kept : null, client: clientOf(kept), dataDir, warnings };
 }
 
 /** A store as the core is asked for it. */

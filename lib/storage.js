@@ -1,6 +1,7 @@
 'use strict';
 // Where durable messages wait, as an argument of Server.
 const { CustomStore } = require('./custom_store');
+const { RedisClient } = require('./redis_client');
 const { RestanteError } = require('./errors');
 const { read, kinds } = require('./options');
 
@@ -18,22 +19,36 @@ const REDIS = {
   sentinel: kinds.text,
   cluster: kinds.flag,
   strict: kinds.flag,
+  force: kinds.sure,
+  client: (value) => new RedisClient(value),
+  fallback: kinds.one('sqlite', false),
+  fallback_filename: kinds.text,
+  fallback_path: kinds.text,
+  probe_timeout: kinds.count(1, 2 ** 32 - 1),
   default_ttl: kinds.span,
 };
 
 /** What all stores of the core have. */
 class Kept {
   #unknown = [];
+  #client = null;
 
   /** @throws `config`, naming the option. */
   constructor(options, known) {
     try {
-      this.options = Object.freeze(read(options, known, 'storage_options.', (name) => this.#unknown.push(name)));
+      const { client, ...plain } = read(options, known, 'storage_options.', (name) => this.#unknown.push(name));
+      this.#client = client ?? null;
+      this.options = Object.freeze(plain);
     } catch (error) {
       error.code = 'config';
       throw error;
     }
     Object.freeze(this);
+  }
+
+  /** The Redis client that a store was given. */
+  static client(store) {
+    return #client in store ? store.#client : null;
   }
 
   /** What to say of options that nobody reads. */
@@ -56,7 +71,7 @@ class SqliteStore extends Kept {
   }
 }
 
-/** Keeps messages in Redis: they survive the broker. The server's start connects. */
+/** Keeps messages in Redis: they survive the broker. The server's start connects, or uses the client it was given. */
 class RedisStore extends Kept {
   constructor(options) {
     super(options, REDIS);
@@ -84,4 +99,4 @@ async function createStoreAsync(name, options) {
   return { store, backend: store instanceof CustomStore ? 'custom' : nameOf(store), fellBack: false, error: null };
 }
 
-module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, RedisStore, createStore, createStoreAsync }), isStore, nameOf, warningsOf: Kept.warnings };
+module.exports = { Storage: Object.freeze({ MemoryStore, SqliteStore, RedisStore, createStore, createStoreAsync }), isStore, nameOf, warningsOf: Kept.warnings, clientOf: Kept.client };

@@ -97,6 +97,9 @@ export declare function queueStats(broker: ExternalObject<Broker>, token: number
 /** Answers `token` once connected and registered. */
 export declare function ready(client: ExternalObject<Client>, token: number): void
 
+/** Answers a packet: its answers as a RESP array, or why the client has failed. */
+export declare function redisAnswer(broker: ExternalObject<Broker>, id: number, answers: Buffer | undefined | null, failure: string): void
+
 /** Arms the doorbell again. `true`: something came in between, and the caller must go on draining. */
 export declare function rearm(port: ExternalObject<Port>, wanted: boolean): boolean
 
@@ -138,6 +141,9 @@ export declare function sweepIdle(broker: ExternalObject<Broker>): number
 
 /** Ends a subscription for good. */
 export declare function unsubscribe(client: ExternalObject<Client>, id: number, purge: boolean, token: number): void
+
+/** The server is to be started with a client of the user's. */
+export declare function useRedis(broker: ExternalObject<Broker>): void
 
 /**
  * The server is to be started with a store in JavaScript that has these methods. Its

@@ -25,7 +25,7 @@ numbered('D05', 'a server that accepts and drops sees tries further and further 
   await until(() => proxy.opened.length >= tries, `${tries} tries`, 60_000);
   const gaps = proxy.opened.slice(1).map((at, n) => at - proxy.opened[n]);
   // A pause is between half of the doubled 100 ms and all of it, after a link that lived 100 ms.
-  for (const [n, gap] of gaps.entries()) assert.ok(gap >= 50 * 2 ** n, `gaps of ${gaps.map(Math.round)} ms`);
+  for (const [n, gap] of gaps.entries()) assert.ok(gap >= Math.min(50 * 2 ** n, 5000), `gaps of ${gaps.map(Math.round)} ms`);
   if (!long) return;
   await sleep(30_000 - (performance.now() - begin));
   assert.ok(proxy.opened.length < 12, `${proxy.opened.length} tries in 30 s`);

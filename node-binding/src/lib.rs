@@ -22,6 +22,7 @@ mod numbers;
 pub mod offline;
 pub mod options;
 pub mod port;
+pub mod redis;
 mod runtime;
 pub mod server;
 pub mod store;

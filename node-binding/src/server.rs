@@ -11,8 +11,8 @@ use napi::bindgen_prelude::{Buffer, External};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use restante::model::RealmId;
-use restante::server::{Emit, Persistence, Server, ServerConfig};
-use restante::store::{DeadLetterId, LeasingOptions, SharedStore};
+use restante::server::{Emit, Persistence, Server, ServerConfig, Storage};
+use restante::store::{DeadLetterId, GivenClient, LeasingOptions, SharedStore};
 use restante::{Error, ErrorKind};
 use serde::Serialize;
 use serde_json::json;
@@ -21,6 +21,7 @@ use crate::client::copied;
 use crate::error::{Result, thrown};
 use crate::numbers;
 use crate::port::Port;
+use crate::redis::JsRedis;
 use crate::runtime::Runtime;
 use crate::store::Custom;
 
@@ -30,6 +31,8 @@ pub struct Broker {
     config: ServerConfig,
     /// A store in JavaScript, if it was given one.
     custom: Mutex<Option<Custom>>,
+    /// A Redis client of the user's, if it was given one.
+    redis: Mutex<Option<Arc<JsRedis>>>,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -53,6 +56,16 @@ impl Broker {
     /// The store in JavaScript.
     pub(crate) fn custom(&self) -> Option<Custom> {
         self.custom.lock().clone()
+    }
+
+    /// Gives it a Redis client of the user's.
+    pub(crate) fn set_redis(&self, redis: Arc<JsRedis>) {
+        *self.redis.lock() = Some(redis);
+    }
+
+    /// The Redis client of the user's.
+    pub(crate) fn redis(&self) -> Option<Arc<JsRedis>> {
+        self.redis.lock().clone()
     }
 
     fn running(&self) -> Result<Running> {
@@ -98,6 +111,7 @@ pub fn open_server(port: &External<Arc<Port>>, options: String) -> Result<Extern
         port: Arc::clone(port),
         config,
         custom: Mutex::default(),
+        redis: Mutex::default(),
         running: Arc::default(),
     }))
 }
@@ -108,6 +122,9 @@ pub fn start_server(broker: &External<Broker>, token: u32) -> Result<()> {
     let runtime = Runtime::shared().map_err(|error| thrown(&error))?;
     let mut config = broker.config.clone();
     let custom = broker.custom();
+    if let (Some(redis), Storage::Redis(options)) = (broker.redis(), &mut config.storage) {
+        options.client = Some(GivenClient::new(redis));
+    }
     let slot = broker.running.clone();
     let port = broker.port.clone();
     let handle = runtime.handle().clone();

@@ -107,15 +107,7 @@ pub(super) fn kick_realm(broker: &Arc<Broker>, realm: &Realm) {
 pub(super) fn purge_realm(broker: &Arc<Broker>, id: &RealmId) -> Answer<u64> {
     if let Some(realm) = broker.find_realm(id) {
         kick_realm(broker, &realm);
-        let mut state = realm.state.lock();
-        let keys: Vec<_> = state.slots.keys().cloned().collect();
-        for key in keys {
-            realm.forget(&mut state, &key);
-        }
-        state.consumers.clear();
-        state.watchers.clear();
-        state.watch_all.clear();
-        state.users.clear();
+        realm.clear();
     }
     Box::pin(broker.store().purge_realm(id))
 }

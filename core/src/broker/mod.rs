@@ -9,6 +9,7 @@
 //! while a line is written. Publishing takes none unless a key has come or gone.
 
 mod admin;
+mod anew;
 mod attach;
 mod awareness;
 mod batch;
@@ -106,6 +107,8 @@ pub struct Broker {
     last_session: AtomicU64,
     last_message: AtomicU64,
     is_closing: AtomicBool,
+    /// Another store is taking over, see [`Broker::begin_anew`].
+    is_moving: AtomicBool,
     keeps_idle: AtomicBool,
     delayed_bell: Arc<Notify>,
 }
@@ -143,6 +146,7 @@ impl Broker {
             last_session: AtomicU64::new(0),
             last_message: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
+            is_moving: AtomicBool::new(false),
             keeps_idle: AtomicBool::new(false),
             delayed_bell: Arc::new(Notify::new()),
         })
@@ -155,6 +159,13 @@ impl Broker {
     /// What the store says.
     pub async fn open(self: &Arc<Self>) -> Result<()> {
         let records = self.store().queues().await?;
+        self.load(records);
+        tokio::spawn(sweep::run(Arc::downgrade(self)));
+        tokio::spawn(delayed::run(Arc::downgrade(self)));
+        Ok(())
+    }
+
+    fn load(self: &Arc<Self>, records: Vec<QueueRecord>) {
         let mut by_attach: Vec<&QueueRecord> = records.iter().collect();
         // What a name subscribed to last is what it comes back to.
         by_attach.sort_by_key(|record| record.seen);
@@ -167,9 +178,19 @@ impl Broker {
             let mut state = realm.state.lock();
             realm.remember(&mut state, &self.engine, &self.metrics, record);
         }
-        tokio::spawn(sweep::run(Arc::downgrade(self)));
-        tokio::spawn(delayed::run(Arc::downgrade(self)));
-        Ok(())
+    }
+
+    /// Closes every session, runs `change`, which puts another store in the place of the one in
+    /// force, and goes on with the queues it answers: their numbers are others. Whoever comes
+    /// meanwhile is refused and closed.
+    ///
+    /// # Errors
+    /// What `change` says; then everything is as before, but for the sessions.
+    pub async fn begin_anew<T>(
+        self: &Arc<Self>,
+        change: impl Future<Output = Result<(T, Vec<QueueRecord>)>>,
+    ) -> Result<T> {
+        anew::begin(self, change).await
     }
 
     /// A new session. `socket_id` is its name in awareness.

@@ -48,6 +48,11 @@ impl Broker {
         self.is_closing.load(Ordering::Acquire)
     }
 
+    /// It takes nothing new at this moment.
+    pub(super) fn refuses(&self) -> bool {
+        self.is_closing() || self.is_moving.load(Ordering::Acquire)
+    }
+
     pub(super) fn left(&self) {
         self.sessions.fetch_sub(1, Ordering::AcqRel);
     }

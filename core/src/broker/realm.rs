@@ -304,6 +304,19 @@ impl Realm {
         }
     }
 
+    /// Takes everything that is remembered out of the tables; the store is the caller's business.
+    pub(super) fn clear(&self) {
+        let mut state = self.state.lock();
+        let keys: Vec<_> = state.slots.keys().cloned().collect();
+        for key in keys {
+            self.forget(&mut state, &key);
+        }
+        state.consumers.clear();
+        state.watchers.clear();
+        state.watch_all.clear();
+        state.users.clear();
+    }
+
     /// Takes a queue out of the tables; the store is the caller's business.
     pub(super) fn forget(&self, state: &mut State, slot_key: &SlotKey) -> Option<Arc<Slot>> {
         let slot = state.slots.swap_remove(slot_key)?;

@@ -116,7 +116,8 @@ pub(super) async fn import(
             }
         }
         intake.settle().await?;
-        store.end_import().await
+        store.end_import().await?;
+        store.lead().await
     };
     let filled = filled.await;
     let taken = intake.taken;

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::clock::{Clock, SystemClock};
 use crate::server::{ServerConfig, Storage};
-use crate::store::SharedStore;
+use crate::store::{Purpose, SharedStore};
 use crate::{Error, ErrorKind, Result};
 
 /// What to do with a store.
@@ -200,13 +200,19 @@ async fn open(config: &ServerConfig) -> Result<SharedStore> {
     }
     let bounds = config.bounds.clone();
     let timeout = config.broker.store_timeout;
-    config.storage.open(bounds, timeout, &clock()).await
+    let clock = clock();
+    let opening = config.storage.open(Purpose::Lead, bounds, timeout, &clock);
+    opening.await
 }
 
 async fn open_target(config: &ServerConfig) -> Result<SharedStore> {
     check_outlives(&config.storage)?;
     let bounds = config.bounds.clone();
-    config.storage.open_target(bounds, &clock()).await
+    let (timeout, clock) = (config.broker.store_timeout, clock());
+    let opening = config
+        .storage
+        .open(Purpose::TakeCopy, bounds, timeout, &clock);
+    opening.await
 }
 
 /// Whether what has moved to another store may be emptied.

@@ -48,6 +48,12 @@ impl Housekeeping {
         })
     }
 
+    /// Runs `task` there; nobody waits for it.
+    #[cfg(all(feature = "sqlite", feature = "redis"))]
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(task);
+    }
+
     /// Runs `task` there and answers its outcome.
     pub(super) async fn run<T: Send + 'static>(
         &self,

@@ -4,6 +4,8 @@
 //! for the broker's own tasks, and the transport's I/O threads; none of them is the caller's.
 
 mod config;
+#[cfg(all(feature = "sqlite", feature = "redis"))]
+mod fallback;
 mod housekeeping;
 mod options;
 mod persistence;
@@ -21,13 +23,13 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::protocol::outbound;
 use crate::session::{Frames, Links, SessionConfig, Sessions};
-use crate::store::{Bounds, Durability, SharedStore, Store as _, StoreHealth, SwapStore};
+use crate::store::{Bounds, Durability, Purpose, SharedStore, Store as _, StoreHealth, SwapStore};
 use crate::transport::{self, Transport};
 use crate::{Error, ErrorKind, Result};
 
 pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage};
 use housekeeping::Housekeeping;
-use persistence::StateFile;
+use persistence::{Applied, OnFallback, StateFile};
 pub use persistence::{Persisted, Persistence, STATE_FILE};
 
 /// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.
@@ -47,10 +49,12 @@ pub struct Server {
     broker: Arc<Broker>,
     store: Arc<SwapStore>,
     /// The store in force; `None`: one made elsewhere.
-    storage: parking_lot::Mutex<Option<Storage>>,
+    storage: Arc<parking_lot::Mutex<Option<Storage>>>,
+    fallback: OnFallback,
     state: StateFile,
     warnings: Vec<String>,
     bounds: Bounds,
+    store_timeout: Duration,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     links: Arc<Links>,
@@ -67,11 +71,17 @@ impl Server {
     /// [`SqliteStore::open`](crate::store::SqliteStore::open).
     pub async fn start(mut config: ServerConfig) -> Result<Self> {
         let state = StateFile::of(&config);
-        let warnings = state.apply(&mut config)?.into_iter().collect();
+        let Applied {
+            purpose,
+            left,
+            warning,
+        } = state.apply(&mut config)?;
+        let warnings = warning.into_iter().collect();
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
-        let store = Arc::new(SwapStore::new(open_store(&config).await?, clock.clone()));
+        let opened = Opened::open(&config, purpose).await?;
+        let store = Arc::new(SwapStore::new(opened.store.clone(), clock.clone()));
         let broker_config = broker_config(&config);
         let broker = Broker::new(
             broker_config,
@@ -82,8 +92,14 @@ impl Server {
         );
         let housekeeping = Housekeeping::start()?;
         let opening = broker.clone();
+        let (place, noting) = (config.storage.place(), clock.clone());
         housekeeping
-            .run(async move { opening.open().await })
+            .run(async move {
+                if let Some(left) = left {
+                    left.note_moved(place, noting).await;
+                }
+                opening.open().await
+            })
             .await?;
         let (transport, links) = match Self::listen(&config, &broker, &clock) {
             Ok(listening) => listening,
@@ -96,16 +112,16 @@ impl Server {
                 return Err(error);
             }
         };
+        let (storage, fallback) = opened.watch(&housekeeping, &broker, &store);
         Ok(Self {
             broker,
             store,
-            storage: parking_lot::Mutex::new(match config.store {
-                Some(_) => None,
-                None => Some(config.storage),
-            }),
+            storage,
+            fallback,
             state,
             warnings,
             bounds: config.bounds,
+            store_timeout: config.broker.store_timeout,
             clock,
             metrics,
             links,
@@ -165,7 +181,9 @@ impl Server {
 
     /// How the store is doing (P27).
     pub fn store_health(&self) -> StoreHealth {
-        self.store.health()
+        let mut health = self.store.health();
+        self.fallback.show(&mut health);
+        health
     }
 
     /// How long ago the oldest message that waits was produced, as far as they have been counted.
@@ -195,7 +213,19 @@ impl Server {
     /// `force`; what opening the new store says; `store_unavailable` if a change is under way
     /// already. Nothing has changed then.
     pub async fn set_persistence(&self, wish: Persistence) -> Result<Persisted> {
-        let opening = wish.storage.open_target(self.bounds.clone(), &self.clock);
+        if self.fallback.is_on() {
+            let why = "the server is on its fallback until Redis is back; change the store then";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let left = self.storage.lock().clone().unwrap_or_default();
+        if wish.storage.is_same_redis(&left) {
+            let why = format!("messages wait in {} already", left.place());
+            return Err(Error::new(ErrorKind::StoreLocked, why));
+        }
+        let bounds = self.bounds.clone();
+        let opening = wish
+            .storage
+            .open(Purpose::TakeCopy, bounds, self.store_timeout, &self.clock);
         let new = opening.await?;
         let durability = new.durability();
         if let Err(error) = wish.check(self.store.durability(), durability) {
@@ -205,7 +235,6 @@ impl Server {
         let (store, state) = (self.store.clone(), self.state.clone());
         let place = wish.storage.place();
         let (name, storage) = (wish.storage.name(), wish.storage.clone());
-        let left = self.storage.lock().clone().unwrap_or_default();
         let (force, default_ttl) = (wish.force, wish.default_ttl);
         // There, so that it comes to its end whoever asked.
         let swapped = self.housekeeping.run(async move {
@@ -286,15 +315,66 @@ impl Server {
     }
 }
 
-async fn open_store(config: &ServerConfig) -> Result<SharedStore> {
-    if let Some(store) = &config.store {
-        return Ok(store.clone());
+/// A store as it was opened.
+struct Opened {
+    store: SharedStore,
+    storage: Option<Storage>,
+    #[cfg(all(feature = "sqlite", feature = "redis"))]
+    fallback: Option<fallback::Fallback>,
+}
+
+impl Opened {
+    async fn open(config: &ServerConfig, purpose: Purpose) -> Result<Self> {
+        if let Some(store) = &config.store {
+            return Ok(Self::of(store.clone(), None));
+        }
+        #[cfg(all(feature = "sqlite", feature = "redis"))]
+        if let Storage::Redis(redis) = &config.storage
+            && let Some(path) = &redis.fallback
+        {
+            let (store, fallback) = fallback::open(config, redis, path, purpose).await?;
+            let storage = match &fallback {
+                Some(_) => fallback::Fallback::storage(path),
+                None => config.storage.clone(),
+            };
+            return Ok(Self {
+                fallback,
+                ..Self::of(store, Some(storage))
+            });
+        }
+        let bounds = config.bounds.clone();
+        let timeout = config.broker.store_timeout;
+        let opening = config.storage.open(purpose, bounds, timeout, &config.clock);
+        Ok(Self::of(opening.await?, Some(config.storage.clone())))
     }
-    let bounds = config.bounds.clone();
-    config
-        .storage
-        .open(bounds, config.broker.store_timeout, &config.clock)
-        .await
+
+    /// Where messages wait, from when on a fallback comes back by itself.
+    fn watch(
+        self,
+        housekeeping: &Housekeeping,
+        broker: &Arc<Broker>,
+        store: &Arc<SwapStore>,
+    ) -> (Arc<parking_lot::Mutex<Option<Storage>>>, OnFallback) {
+        let storage = Arc::new(parking_lot::Mutex::new(self.storage));
+        #[cfg(all(feature = "sqlite", feature = "redis"))]
+        if let Some(fallback) = self.fallback {
+            let flag = fallback.flag();
+            let broker = Arc::downgrade(broker);
+            housekeeping.spawn(fallback.watch(broker, store.clone(), storage.clone()));
+            return (storage, flag);
+        }
+        let _ = (housekeeping, broker, store);
+        (storage, OnFallback::default())
+    }
+
+    fn of(store: SharedStore, storage: Option<Storage>) -> Self {
+        Self {
+            store,
+            storage,
+            #[cfg(all(feature = "sqlite", feature = "redis"))]
+            fallback: None,
+        }
+    }
 }
 
 /// An event that [`Server::emit`] sends.

@@ -8,14 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::config::{IdleEviction, ServerConfig, Storage};
+use super::config::{IdleEviction, ServerConfig};
 use super::persistence::Persistence;
 use crate::model::{duration_from_number, duration_from_text};
 use crate::store::Overflow;
-#[cfg(feature = "redis")]
-use crate::store::RedisOptions;
-#[cfg(feature = "sqlite")]
-use crate::store::{SqliteOptions, Synchronous};
 use crate::transport::Cors;
 use crate::{Error, ErrorKind, Result};
 
@@ -326,88 +322,6 @@ impl Options {
         self.duration(&["dlq_ttl"], &mut bounds.dlq_ttl)
     }
 
-    /// The store, and what a message lives in it that does not say.
-    fn storage(&mut self) -> Result<(Storage, Option<Duration>)> {
-        let mut storage = match self.get(&["storage", "store"]) {
-            None | Some(Value::Bool(true)) => Storage::Memory,
-            Some(Value::String(name)) if name.eq_ignore_ascii_case("memory") => Storage::Memory,
-            #[cfg(feature = "sqlite")]
-            Some(Value::String(name)) if name.eq_ignore_ascii_case("sqlite") => {
-                Storage::Sqlite(SqliteOptions::default())
-            }
-            #[cfg(feature = "redis")]
-            Some(Value::String(name)) if name.eq_ignore_ascii_case("redis") => {
-                Storage::Redis(RedisOptions::default())
-            }
-            Some(other) => {
-                let message =
-                    format!("storage {other}: there are \"memory\", \"sqlite\" and \"redis\"");
-                return Err(Error::new(ErrorKind::Unsupported, message));
-            }
-        };
-        let members = match self.get(&["storage_options"]) {
-            None => return Ok((storage, None)),
-            Some(Value::Object(members)) => members,
-            Some(_) => return Err(wrong("storage_options", "an object")),
-        };
-        let mut inner = Options {
-            members,
-            known: BTreeSet::new(),
-            warnings: Vec::new(),
-        };
-        let mut ttl = Duration::ZERO;
-        inner.duration(&["default_ttl"], &mut ttl)?;
-        let has_ttl = inner.get(&["default_ttl"]).is_some();
-        #[cfg(feature = "sqlite")]
-        if let Storage::Sqlite(options) = &mut storage {
-            inner.sqlite(options)?;
-        }
-        #[cfg(feature = "redis")]
-        if let Storage::Redis(options) = &mut storage {
-            inner.redis(options)?;
-        }
-        inner.warn_unknown();
-        self.warnings.append(&mut inner.warnings);
-        Ok((storage, has_ttl.then_some(ttl)))
-    }
-
-    #[cfg(feature = "sqlite")]
-    fn sqlite(&mut self, options: &mut SqliteOptions) -> Result<()> {
-        match self.text(&["filename"])? {
-            None => {}
-            Some(name) if name.is_empty() => return Err(wrong("filename", "a path")),
-            Some(name) if name == ":memory:" => options.path = None,
-            Some(name) => options.path = Some(name.into()),
-        }
-        match self.text(&["synchronous"])?.as_deref() {
-            None | Some("full") => {}
-            Some("normal") => options.synchronous = Synchronous::Normal,
-            Some(_) => return Err(wrong("synchronous", "\"full\" or \"normal\"")),
-        }
-        self.flag(&["force"], &mut options.force)?;
-        self.millis(&["busy_timeout"], &mut options.busy_timeout)
-    }
-
-    #[cfg(feature = "redis")]
-    fn redis(&mut self, options: &mut RedisOptions) -> Result<()> {
-        match self.get(&["url"]) {
-            None => {}
-            Some(Value::String(url)) => options.url = url,
-            Some(Value::Array(list)) => {
-                let urls: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
-                options.url = urls.join(",");
-            }
-            Some(_) => return Err(wrong("url", "an address or a list of them")),
-        }
-        if let Some(prefix) = self.text(&["prefix"])? {
-            options.prefix = prefix;
-        }
-        options.sentinel = self.text(&["sentinel"])?;
-        self.flag(&["cluster"], &mut options.cluster)?;
-        self.flag(&["strict"], &mut options.strict)?;
-        options.check()
-    }
-
     fn warn_unknown(&mut self) {
         for name in self
             .members
@@ -489,5 +403,6 @@ fn idle_eviction(value: &Value, mut into: IdleEviction) -> Result<IdleEviction> 
     Ok(into)
 }
 
+mod storage;
 #[cfg(test)]
 mod tests;

@@ -8,14 +8,15 @@ use std::fs::{self, File};
 use std::io::{ErrorKind as IoKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
+use crate::store::{Bounds, Copied, Durability, MemoryStore, Purpose, SharedStore, StoreHealth};
 #[cfg(feature = "redis")]
-use crate::store::RedisStore;
-use crate::store::{Bounds, Copied, Durability, MemoryStore, SharedStore};
+use crate::store::{RedisOptions, RedisStore};
 #[cfg(feature = "sqlite")]
 use crate::store::{SqliteOptions, SqliteStore, Synchronous};
 use crate::{Error, ErrorKind, Result};
@@ -24,6 +25,33 @@ use super::config::{ServerConfig, Storage};
 
 /// The name of the state file in the data directory.
 pub const STATE_FILE: &str = "restante.state.json";
+
+/// Whether the server is on its fallback.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OnFallback(Arc<AtomicBool>);
+
+impl OnFallback {
+    #[cfg(all(feature = "sqlite", feature = "redis"))]
+    pub(super) fn set(&self, is_on: bool) {
+        self.0.store(is_on, Ordering::Release);
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// What health says beside what the store does.
+    pub(super) fn show(&self, health: &mut StoreHealth) {
+        if self.is_on() {
+            health.is_degraded = true;
+            health.warnings.push(
+                "Redis was away at the start: messages wait in the fallback file until it is back"
+                    .to_owned(),
+            );
+            health.figures.push(("fallback", 1));
+        }
+    }
+}
 
 /// Where messages are to wait from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,9 +97,8 @@ impl Storage {
                 Some(path) => format!("sqlite {}", absolute(path).display()),
                 None => "sqlite in memory".to_owned(),
             },
-            // Its address may hold a password.
             #[cfg(feature = "redis")]
-            Self::Redis(_) => "redis".to_owned(),
+            Self::Redis(options) => format!("redis {} ({})", options.shown(), options.prefix),
         }
     }
 
@@ -86,63 +113,11 @@ impl Storage {
         }
     }
 
-    /// As the store that leads.
-    pub(crate) async fn open(
-        &self,
-        bounds: Bounds,
-        timeout: Duration,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<SharedStore> {
-        let _ = (clock, timeout);
-        Ok(match self {
-            Self::Memory => Arc::new(MemoryStore::new(bounds)),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(options) => {
-                Arc::new(SqliteStore::open(options.clone(), bounds, clock.clone()).await?)
-            }
-            #[cfg(feature = "redis")]
-            Self::Redis(options) => {
-                let mut options = options.clone();
-                options.timeout = timeout;
-                Arc::new(RedisStore::open(options, bounds, clock.clone()).await?)
-            }
-        })
-    }
-
-    /// As a store that is to take in another one.
-    pub(crate) async fn open_target(
-        &self,
-        bounds: Bounds,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<SharedStore> {
-        let _ = clock;
-        Ok(match self {
-            Self::Memory => Arc::new(MemoryStore::new(bounds)),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(options) => {
-                let opening = SqliteStore::open_target(options.clone(), bounds, clock.clone());
-                Arc::new(opening.await?)
-            }
-            #[cfg(feature = "redis")]
-            Self::Redis(_) => {
-                let why = "messages cannot be moved to Redis or from there yet";
-                return Err(Error::new(ErrorKind::StoreUnsupported, why));
-            }
-        })
-    }
-}
-
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-impl Persistence {
-    /// In the words of the server's options, with the database that was left; paths are absolute,
-    /// for the next start may be elsewhere.
-    fn to_options(&self, left: &Storage) -> String {
+    /// In the words of the server's options.
+    fn to_options(&self) -> Value {
         let mut options = Map::new();
         #[cfg(feature = "sqlite")]
-        if let Storage::Sqlite(sqlite) = &self.storage {
+        if let Self::Sqlite(sqlite) = self {
             let SqliteOptions {
                 path,
                 synchronous,
@@ -162,14 +137,94 @@ impl Persistence {
             let busy = u64::try_from(busy_timeout.as_millis()).unwrap_or(u64::MAX);
             options.insert("busy_timeout".to_owned(), busy.into());
         }
-        if let Some(ttl) = self.default_ttl {
+        #[cfg(feature = "redis")]
+        if let Self::Redis(redis) = self {
+            redis_members(redis, &mut options);
+        }
+        json!({ "storage": self.name(), "storage_options": Value::Object(options) })
+    }
+
+    /// Whether another process can find it.
+    fn has_address(&self) -> bool {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => options.client.is_none(),
+            _ => true,
+        }
+    }
+
+    /// Whether both are the same keys of the same Redis, as far as options tell.
+    pub(super) fn is_same_redis(&self, other: &Self) -> bool {
+        match (self, other) {
+            #[cfg(feature = "redis")]
+            (Self::Redis(a), Self::Redis(b)) => {
+                (&a.url, &a.prefix, &a.client) == (&b.url, &b.prefix, &b.client)
+            }
+            _ => false,
+        }
+    }
+
+    /// Says there that everything has moved to `place`, if whoever moved it ended before that.
+    pub(super) async fn note_moved(self, place: String, clock: Arc<dyn Clock>) {
+        let noted: Result<()> = match self {
+            Self::Memory => Ok(()),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => match options.path {
+                Some(path) => SqliteStore::note_moved(&path, &place),
+                None => Ok(()),
+            },
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => RedisStore::note_moved(options, clock.clone(), &place).await,
+        };
+        let _ = clock;
+        if let Err(error) = noted {
+            tracing::warn!(%error, "the old store does not know that its messages have moved");
+        }
+    }
+
+    /// As a store for this purpose.
+    pub(crate) async fn open(
+        &self,
+        purpose: Purpose,
+        bounds: Bounds,
+        timeout: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<SharedStore> {
+        let _ = (clock, timeout, purpose);
+        Ok(match self {
+            Self::Memory => Arc::new(MemoryStore::new(bounds)),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => {
+                let options = options.clone();
+                Arc::new(SqliteStore::open_for(purpose, options, bounds, clock.clone()).await?)
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => {
+                let mut options = options.clone();
+                options.timeout = timeout;
+                Arc::new(RedisStore::open_for(purpose, options, bounds, clock.clone()).await?)
+            }
+        })
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+impl Persistence {
+    /// In the words of the server's options, with the store that was left; paths are absolute, for the
+    /// next start may be elsewhere.
+    fn to_options(&self, left: &Storage) -> String {
+        let mut state = self.storage.to_options();
+        if let (Some(ttl), Some(options)) =
+            (self.default_ttl, state["storage_options"].as_object_mut())
+        {
             options.insert("default_ttl".to_owned(), ttl.as_secs_f64().into());
         }
-        let state = json!({
-            "storage": self.storage.name(),
-            "storage_options": Value::Object(options),
-            "moved_from": left.path().map(|path| path.to_string_lossy().into_owned()),
-        });
+        if left.place() != Storage::Memory.place() && left.has_address() {
+            state["moved_from"] = left.to_options();
+        }
         format!("{state:#}\n")
     }
 
@@ -182,6 +237,37 @@ impl Persistence {
         }
         Ok(())
     }
+}
+
+#[cfg(feature = "redis")]
+fn redis_members(redis: &RedisOptions, options: &mut Map<String, Value>) {
+    let texts = [("url", Some(&redis.url)), ("prefix", Some(&redis.prefix))];
+    for (name, text) in texts
+        .into_iter()
+        .chain([("sentinel", redis.sentinel.as_ref())])
+    {
+        options.extend(text.map(|text| (name.to_owned(), text.as_str().into())));
+    }
+    for (name, flag) in [("cluster", redis.cluster), ("strict", redis.strict)] {
+        options.insert(name.to_owned(), flag.into());
+    }
+    if let Some(path) = redis.fallback.as_deref().map(absolute) {
+        options.insert("fallback".to_owned(), "sqlite".into());
+        let name = path.to_string_lossy();
+        options.insert("fallback_filename".to_owned(), name.into());
+        let probe = u64::try_from(redis.probe_timeout.as_millis()).unwrap_or(u64::MAX);
+        options.insert("probe_timeout".to_owned(), probe.into());
+    }
+}
+
+/// What the state file has done to what is configured.
+pub(super) struct Applied {
+    /// What the store is opened for.
+    pub(super) purpose: Purpose,
+    /// The store that was left for it.
+    pub(super) left: Option<Storage>,
+    /// What to say of that.
+    pub(super) warning: Option<String>,
 }
 
 /// The state file.
@@ -202,7 +288,7 @@ impl StateFile {
     ///
     /// # Errors
     /// `config` for a file that cannot be read, or that names a database that is not there.
-    fn read(&self) -> Result<Option<(Persistence, Option<PathBuf>)>> {
+    fn read(&self) -> Result<Option<(Persistence, Option<Storage>)>> {
         let text = match fs::read_to_string(&self.0) {
             Ok(text) => text,
             Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
@@ -219,8 +305,9 @@ impl StateFile {
             return Err(self.failed("names a database", why));
         }
         let state: Value = serde_json::from_str(&text).unwrap_or_default();
-        let left = state.get("moved_from").and_then(Value::as_str);
-        Ok(Some((wish, left.map(PathBuf::from))))
+        let left = state.get("moved_from").map(Value::to_string);
+        let left = left.and_then(|left| Persistence::from_options(&left).ok());
+        Ok(Some((wish, left.map(|(left, _)| left.storage))))
     }
 
     /// Remembers a choice: either all of it is on the disk then, or nothing has changed.
@@ -229,30 +316,41 @@ impl StateFile {
         let mut part = self.0.clone().into_os_string();
         part.push(".part");
         let written = (|| {
-            let mut file = File::create(&part)?;
+            let mut making = File::options();
+            making.write(true).create(true).truncate(true);
+            // The address of a Redis may hold a password.
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut making, 0o600);
+            let mut file = making.open(&part)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&part, &self.0)?;
-            // The name is on the disk only with its directory.
-            #[cfg(unix)]
-            if let Some(folder) = self.0.parent() {
-                File::open(folder)?.sync_all()?;
-            }
             Ok(())
         })();
+        // The name is on the disk only with its directory; it holds in any case.
+        #[cfg(unix)]
+        if let (Ok(()), Some(folder)) = (&written, self.0.parent())
+            && let Err(error) = File::open(folder).and_then(|folder| folder.sync_all())
+        {
+            tracing::warn!(%error, "a power cut may undo the change of the store");
+        }
         written.map_err(|error: std::io::Error| self.failed("cannot be written", error))
     }
 
-    /// Lets what was chosen last stand in the place of what is configured; what to say of that.
-    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<Option<String>> {
+    /// Lets what was chosen last stand in the place of what is configured.
+    pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<Applied> {
         let Some((wish, left)) = self.read()? else {
-            return Ok(None);
+            return Ok(Applied {
+                purpose: Purpose::Lead,
+                left: None,
+                warning: None,
+            });
         };
         let configured = match &config.store {
             Some(_) => "a store of its own".to_owned(),
             None => config.storage.told(),
         };
-        let (chosen, told) = (wish.storage.place(), wish.storage.told());
+        let told = wish.storage.told();
         let warning = (configured != told).then(|| {
             format!(
                 "the store is {told}, as set while the server ran, and not {configured}, as \
@@ -263,20 +361,15 @@ impl StateFile {
         if let Some(warning) = &warning {
             tracing::warn!("{warning}");
         }
-        #[cfg(feature = "sqlite")]
-        if let Some(left) = left {
-            // It ended before it could be said there.
-            if let Err(error) = SqliteStore::note_moved(&left, &chosen) {
-                tracing::warn!(%error, "the old store does not know that its messages have moved");
-            }
-        }
-        #[cfg(not(feature = "sqlite"))]
-        let _ = left;
         config.storage = wish.storage;
         config.store = None;
         if let Some(ttl) = wish.default_ttl {
             config.broker.default_ttl = ttl;
         }
-        Ok(warning)
+        Ok(Applied {
+            purpose: Purpose::Chosen,
+            left,
+            warning,
+        })
     }
 }

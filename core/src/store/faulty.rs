@@ -287,6 +287,14 @@ impl Store for FaultyStore {
         self.call(|store| store.end_import())
     }
 
+    fn lead(&self) -> Pending<()> {
+        self.call(|store| store.lead())
+    }
+
+    fn remember(&self, realm: &RealmId, marks: Vec<Record>) -> Pending<()> {
+        self.call(|store| store.remember(realm, marks))
+    }
+
     fn moved(&self, to: &str) -> Pending<()> {
         self.call(|store| store.moved(to))
     }

@@ -23,6 +23,7 @@
 
 #[cfg(feature = "testing")]
 pub mod contract;
+pub mod fallback;
 #[cfg(feature = "testing")]
 pub mod faulty;
 mod leasing;
@@ -39,6 +40,7 @@ mod simple;
 mod sqlite;
 mod state;
 mod swap;
+mod turns;
 mod types;
 
 use std::path::PathBuf;
@@ -49,7 +51,7 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 #[cfg(feature = "redis")]
-pub use self::redis::{RedisOptions, RedisStore};
+pub use self::redis::{GivenClient, RedisClient, RedisOptions, RedisStore};
 pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;
@@ -274,10 +276,25 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Everything has come: from here on the store answers as the one that it is a copy of. Ids
-    /// are the same, and none is given twice.
+    /// are the same, and none is given twice. Until [`lead`](Store::lead) it still is a copy, which
+    /// another import may drop.
     ///
     /// Errors: `StoreCorrupt` for rows that do not fit together; `StoreUnsupported`.
     fn end_import(&self) -> Pending<()> {
+        Pending::ready(Err(no_copies()))
+    }
+
+    /// What has come leads from now on.
+    fn lead(&self) -> Pending<()> {
+        Pending::ready(Ok(()))
+    }
+
+    /// Adds what another store remembers of producers and of users' ids to what this one does: rows of
+    /// [`Record::Mark`] and [`Record::Uid`], of a realm that goes by this name here.
+    ///
+    /// Errors: `StoreUnsupported`.
+    fn remember(&self, realm: &RealmId, marks: Vec<Record>) -> Pending<()> {
+        let _ = (realm, marks);
         Pending::ready(Err(no_copies()))
     }
 
@@ -296,6 +313,17 @@ fn no_copies() -> Error {
         ErrorKind::StoreUnsupported,
         "this store can neither be copied nor take a copy",
     )
+}
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be the broker's store.
+    Lead,
+    /// The same, as what was chosen last: a whole copy that did not come to lead does so now.
+    Chosen,
+    /// To take in another store.
+    TakeCopy,
 }
 
 fn not_empty() -> Error {

@@ -6,7 +6,7 @@
 //! lead. Ids are the same in the copy, so nobody else notices. Whatever fails before that leaves the
 //! old store as it was. Knows no kind of store.
 
-use std::path::PathBuf;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,17 +14,14 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
-use crate::clock::{Clock, Timestamp};
-use crate::model::{MessageId, RealmId};
+use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
-use super::record::{ExportCursor, Exported, Record};
-use super::types::{
-    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Gap,
-    Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
-    StoreCounters, StoreHealth,
-};
+use super::record::{ExportCursor, Record};
+use super::types::{PageLimit, StoreCounters};
 use super::{Pending, SharedStore, Store};
+
+mod calls;
 
 /// Rows left below which calls are held back; fewer each time that did not do.
 const LITTLE: u64 = 10_000;
@@ -63,6 +60,17 @@ struct Gate {
     /// What the stores before it have counted.
     counted: StoreCounters,
     held: Option<Mutex<Vec<Held>>>,
+    /// Logs with numbers from here on were in a store before this one.
+    stale: u64,
+}
+
+impl Gate {
+    /// Puts `new` in force; what was before.
+    fn lead(&mut self, new: SharedStore) -> SharedStore {
+        let old = std::mem::replace(&mut self.store, new);
+        self.counted = self.counted.plus(old.counters());
+        old
+    }
 }
 
 /// A [`Store`] that passes calls on to another one, which can be changed.
@@ -100,6 +108,11 @@ fn too_much_held() -> Error {
     Error::new(ErrorKind::StoreUnavailable, why)
 }
 
+fn replaced() -> Error {
+    let why = "the store has been changed; send it again";
+    Error::new(ErrorKind::StoreUnavailable, why)
+}
+
 impl StoreCounters {
     /// Both in sum.
     fn plus(self, other: Self) -> Self {
@@ -126,6 +139,7 @@ impl SwapStore {
                 store,
                 counted: StoreCounters::default(),
                 held: None,
+                stale: u64::MAX,
             }),
             clock,
             is_swapping: AtomicBool::new(false),
@@ -142,7 +156,13 @@ impl SwapStore {
         call: impl FnOnce(&dyn Store) -> Pending<T> + Send + 'static,
     ) -> Pending<T> {
         // Held during the call: one that comes before a pause is in the old store's line then.
-        let gate = self.gate.read();
+        Self::call_at(&self.gate.read(), call)
+    }
+
+    fn call_at<T: Send + 'static>(
+        gate: &Gate,
+        call: impl FnOnce(&dyn Store) -> Pending<T> + Send + 'static,
+    ) -> Pending<T> {
         let Some(held) = &gate.held else {
             return call(&*gate.store);
         };
@@ -158,10 +178,7 @@ impl SwapStore {
         Pending::waiting(async move {
             match told.await {
                 Ok(answer) => answer.await,
-                Err(_) => Err(Error::new(
-                    ErrorKind::StoreUnavailable,
-                    "the store is closed",
-                )),
+                Err(_) => Err(replaced()),
             }
         })
     }
@@ -247,7 +264,11 @@ impl SwapStore {
                 new.end_import().await?;
                 copied.queues = new.queues().await?.len() as u64;
                 commit()?;
-                self.flip(Arc::clone(new));
+                self.gate.write().lead(Arc::clone(new));
+                if let Err(error) = new.lead().await {
+                    // The next start knows that it was chosen.
+                    tracing::warn!(%error, "the new store does not know yet that it leads");
+                }
                 drop(pause);
                 copied.pause = self.clock.elapsed().saturating_sub(began);
                 return Ok(copied);
@@ -259,6 +280,35 @@ impl SwapStore {
                 return Err(Error::new(ErrorKind::StoreTimeout, why));
             }
         }
+    }
+
+    /// Lets `new` lead, which knows what it takes over by other numbers, once `last` has brought it
+    /// what is left; the old store's logs all have numbers from `stale` on. Calls that come
+    /// meanwhile are refused, so are appends to those logs from then on: whoever asks has to learn
+    /// the new numbers first.
+    ///
+    /// # Errors
+    /// What `last` says; the old store leads then as before.
+    pub async fn replace<T>(
+        &self,
+        new: SharedStore,
+        stale: u64,
+        last: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let pause = self.hold();
+        let done = last.await?;
+        let (old, held) = {
+            let mut gate = self.gate.write();
+            gate.stale = stale;
+            (gate.lead(new), gate.held.as_mut().map(std::mem::take))
+        };
+        // Who asked hears that nobody answers.
+        drop(held);
+        drop(pause);
+        if let Err(error) = old.close().await {
+            tracing::warn!(%error, "closing the old store");
+        }
+        Ok(done)
     }
 
     /// Copies what is left; whether that was done in the time of a pause.
@@ -285,12 +335,6 @@ impl SwapStore {
         self.gate.write().held.get_or_insert_default();
         Pause(self)
     }
-
-    fn flip(&self, new: SharedStore) {
-        let mut gate = self.gate.write();
-        let old = std::mem::replace(&mut gate.store, new);
-        gate.counted = gate.counted.plus(old.counters());
-    }
 }
 
 /// Copies one page; about how many rows are left.
@@ -316,166 +360,6 @@ async fn page(
 impl std::fmt::Debug for SwapStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SwapStore").finish_non_exhaustive()
-    }
-}
-
-impl Store for SwapStore {
-    fn durability(&self) -> Durability {
-        self.current().durability()
-    }
-
-    fn queues(&self) -> Pending<Vec<QueueRecord>> {
-        self.call(|store| store.queues())
-    }
-
-    fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord> {
-        self.call(move |store| store.open(spec, now))
-    }
-
-    fn touch(&self, queue: QueueId, now: Timestamp) -> Pending<()> {
-        self.call(move |store| store.touch(queue, now))
-    }
-
-    fn forget(&self, queue: QueueId, purge: bool) -> Pending<u64> {
-        self.call(move |store| store.forget(queue, purge))
-    }
-
-    fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>> {
-        self.call(move |store| store.append(batch))
-    }
-
-    fn page(&self, queue: QueueId, after: Seq, limit: PageLimit, now: Timestamp) -> Pending<Page> {
-        self.call(move |store| store.page(queue, after, limit, now))
-    }
-
-    fn due(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Due> {
-        self.call(move |store| store.due(queue, limit, now))
-    }
-
-    fn update(&self, queue: QueueId, change: QueueChange, now: Timestamp) -> Pending<()> {
-        self.call(move |store| store.update(queue, change, now))
-    }
-
-    fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>> {
-        self.call(move |store| store.left_over(queue))
-    }
-
-    fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>> {
-        self.call(move |store| store.settle(queue, seqs))
-    }
-
-    fn depth(&self, queue: QueueId) -> Pending<Depth> {
-        self.call(move |store| store.depth(queue))
-    }
-
-    fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
-        let realm = realm.clone();
-        self.call(move |store| store.realm_depth(&realm))
-    }
-
-    fn browse(&self, queue: QueueId, after: Seq, limit: PageLimit) -> Pending<Vec<Entry>> {
-        self.call(move |store| store.browse(queue, after, limit))
-    }
-
-    fn purge_queue(&self, queue: QueueId) -> Pending<u64> {
-        self.call(move |store| store.purge_queue(queue))
-    }
-
-    fn purge_realm(&self, realm: &RealmId) -> Pending<u64> {
-        let realm = realm.clone();
-        self.call(move |store| store.purge_realm(&realm))
-    }
-
-    fn rename_realm(&self, from: &RealmId, to: &RealmId) -> Pending<()> {
-        let (from, to) = (from.clone(), to.clone());
-        self.call(move |store| store.rename_realm(&from, &to))
-    }
-
-    fn delayed(&self, limit: usize, now: Timestamp) -> Pending<(Vec<Delayed>, Option<Timestamp>)> {
-        self.call(move |store| store.delayed(limit, now))
-    }
-
-    fn drop_delayed(&self, ids: Vec<MessageId>) -> Pending<()> {
-        self.call(move |store| store.drop_delayed(ids))
-    }
-
-    fn dead_letters(
-        &self,
-        realm: &RealmId,
-        after: Option<DeadLetterId>,
-        limit: usize,
-    ) -> Pending<Vec<DeadLetter>> {
-        let realm = realm.clone();
-        self.call(move |store| store.dead_letters(&realm, after, limit))
-    }
-
-    fn revive(&self, realm: &RealmId, id: DeadLetterId, now: Timestamp) -> Pending<QueueId> {
-        let realm = realm.clone();
-        self.call(move |store| store.revive(&realm, id, now))
-    }
-
-    fn discard(&self, realm: &RealmId, id: DeadLetterId) -> Pending<()> {
-        let realm = realm.clone();
-        self.call(move |store| store.discard(&realm, id))
-    }
-
-    fn purge_dead_letters(&self, realm: &RealmId) -> Pending<u64> {
-        let realm = realm.clone();
-        self.call(move |store| store.purge_dead_letters(&realm))
-    }
-
-    fn probe(&self) -> Pending<()> {
-        self.call(|store| store.probe())
-    }
-
-    fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
-        self.call(move |store| store.maintain(budget, now))
-    }
-
-    fn counters(&self) -> StoreCounters {
-        let gate = self.gate.read();
-        gate.counted.plus(gate.store.counters())
-    }
-
-    fn health(&self) -> StoreHealth {
-        self.current().health()
-    }
-
-    fn gaps(&self) -> Vec<Gap> {
-        self.current().gaps()
-    }
-
-    fn known(&self, item: &Append) -> Option<Appended> {
-        self.gate.read().store.known(item)
-    }
-
-    fn backup(&self, path: PathBuf) -> Pending<()> {
-        self.call(move |store| store.backup(path))
-    }
-
-    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
-        self.call(move |store| store.export(after, limit))
-    }
-
-    fn begin_import(&self, replace: bool) -> Pending<()> {
-        self.call(move |store| store.begin_import(replace))
-    }
-
-    fn import(&self, records: Vec<Record>) -> Pending<()> {
-        self.call(move |store| store.import(records))
-    }
-
-    fn end_import(&self) -> Pending<()> {
-        self.call(|store| store.end_import())
-    }
-
-    fn moved(&self, to: &str) -> Pending<()> {
-        let to = to.to_owned();
-        self.call(move |store| store.moved(&to))
-    }
-
-    fn close(&self) -> Pending<()> {
-        self.call(|store| store.close())
     }
 }
 

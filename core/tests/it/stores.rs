@@ -194,3 +194,62 @@ mod redis {
         restante::store_contract!(make);
     }
 }
+
+/// Copies from a store of each kind to one of each other.
+mod between {
+    use std::sync::Arc;
+
+    use restante::clock::SystemClock;
+    use restante::store::contract::{Making, copies_between};
+    use restante::store::{Bounds, MemoryStore, SharedStore, SqliteOptions, SqliteStore};
+
+    use crate::redis::server;
+
+    fn memory(bounds: Bounds) -> Making {
+        Box::pin(async move { Arc::new(MemoryStore::new(bounds)) as SharedStore })
+    }
+
+    fn sqlite(bounds: Bounds) -> Making {
+        Box::pin(async move {
+            let options = SqliteOptions {
+                path: None,
+                ..SqliteOptions::default()
+            };
+            let opening = SqliteStore::open(options, bounds, Arc::new(SystemClock::new()));
+            Arc::new(opening.await.unwrap()) as SharedStore
+        })
+    }
+
+    fn redis(bounds: Bounds) -> Making {
+        Box::pin(async move {
+            let options = server::shared().options();
+            Arc::new(server::open(options, bounds).await) as SharedStore
+        })
+    }
+
+    #[tokio::test]
+    async fn what_is_in_memory_is_copied_to_redis() {
+        copies_between(&memory, &redis).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_in_redis_is_copied_to_memory() {
+        copies_between(&redis, &memory).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_in_a_database_is_copied_to_redis() {
+        copies_between(&sqlite, &redis).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_in_redis_is_copied_to_a_database() {
+        copies_between(&redis, &sqlite).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_in_memory_is_copied_to_a_database_and_back() {
+        copies_between(&memory, &sqlite).await;
+        copies_between(&sqlite, &memory).await;
+    }
+}

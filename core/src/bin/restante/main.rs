@@ -63,6 +63,12 @@ struct Serve {
     host: Option<String>,
     #[command(flatten)]
     which: Which,
+    /// Where messages wait if `redis` is away at the start, until it is back: `sqlite`.
+    #[arg(long, env = "RESTANTE_FALLBACK")]
+    fallback: Option<String>,
+    /// The file for that; `restante.fallback.sqlite` if not given.
+    #[arg(long, env = "RESTANTE_FALLBACK_FILENAME")]
+    fallback_filename: Option<String>,
     /// I/O threads; 1 up to two cores, else half the cores, at most 4.
     #[arg(long, env = "RESTANTE_THREADS")]
     threads: Option<usize>,
@@ -110,7 +116,12 @@ fn run(serve: Serve) -> Result<()> {
 }
 
 fn configure(serve: &Serve) -> Result<ServerConfig> {
-    let (mut config, warnings) = ServerConfig::from_options(&serve.which.options()?.to_string())?;
+    let fallback = [
+        ("fallback", &serve.fallback),
+        ("fallback_filename", &serve.fallback_filename),
+    ];
+    let options = serve.which.options(&fallback)?.to_string();
+    let (mut config, warnings) = ServerConfig::from_options(&options)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -126,7 +137,7 @@ fn configure(serve: &Serve) -> Result<ServerConfig> {
 
 impl Which {
     /// The options given as JSON, with what flags say of the store over it; nothing said: SQLite.
-    fn options(&self) -> Result<Value> {
+    fn options(&self, more: &[(&str, &Option<String>)]) -> Result<Value> {
         let object = |text: &str| serde_json::from_str::<Map<String, Value>>(text);
         let mut options = object(&self.options).map_err(|error| {
             let message = format!("option options must be an object ({error})");
@@ -151,11 +162,11 @@ impl Which {
             true => "storageOptions",
             false => "storage_options",
         };
-        for (flag, value) in flags {
+        for (flag, value) in flags.iter().chain(more) {
             if let Some(value) = value {
                 let inner = options.entry(name).or_insert_with(|| Map::new().into());
                 if let Value::Object(inner) = inner {
-                    inner.insert(flag.to_owned(), value.as_str().into());
+                    inner.insert((*flag).to_owned(), value.as_str().into());
                 }
             }
         }

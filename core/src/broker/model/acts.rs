@@ -213,10 +213,15 @@ impl Life {
                 room => room.is_none(),
             };
             match takes {
+                Tri::Yes if !has_room && rooms.uncertain.contains(qid) => {
+                    sent.may_be_full = true;
+                    sent.possible.push(qid.clone());
+                }
                 Tri::Yes if !has_room => sent.full += 1,
                 Tri::Yes => sent.certain.push(qid.clone()),
                 Tri::Maybe => {
                     sent.may_be_full |= !has_room;
+                    rooms.uncertain.insert(qid.clone());
                     sent.possible.push(qid.clone());
                 }
                 Tri::No => {}

@@ -1,6 +1,6 @@
 //! Queues that hold only so much (P25), by what the store says of how full they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::*;
 use super::life::Life;
@@ -13,6 +13,8 @@ use crate::store::Overflow;
 pub(super) struct Rooms {
     /// Queues that are not in it take any number.
     pub(super) queues: BTreeMap<Qid, u64>,
+    /// Queues whose room may be taken by what they perhaps do not take.
+    pub(super) uncertain: BTreeSet<Qid>,
     /// Of delayed ones.
     pub(super) delayed: u64,
 }
@@ -27,8 +29,10 @@ impl Life {
         let (held, _) = held.take_ready().unwrap().unwrap();
         let delayed = max.saturating_sub(held.len() as u64);
         if max > PLENTY || self.bounds.overflow == Overflow::DropOldest {
-            let queues = BTreeMap::new();
-            return Rooms { queues, delayed };
+            return Rooms {
+                delayed,
+                ..Rooms::default()
+            };
         }
         let keys = keys();
         let records = self.inner.queues().take_ready().unwrap().unwrap();
@@ -37,8 +41,11 @@ impl Life {
             let qid = (key.unwrap(), record.spec.name.to_string());
             (qid, max.saturating_sub(record.depth))
         };
-        let queues = records.iter().map(room).collect();
-        Rooms { queues, delayed }
+        Rooms {
+            queues: records.iter().map(room).collect(),
+            uncertain: BTreeSet::new(),
+            delayed,
+        }
     }
 
     /// A message has come into queues, or may have, that drop others for it.

@@ -1,6 +1,11 @@
 //! What options are read as, and which are refused.
 
+use super::super::config::Storage;
 use super::*;
+#[cfg(feature = "redis")]
+use crate::store::RedisOptions;
+#[cfg(feature = "sqlite")]
+use crate::store::{SqliteOptions, Synchronous};
 
 fn read(json: &str) -> ServerConfig {
     ServerConfig::from_options(json).unwrap().0
@@ -75,6 +80,28 @@ fn options_of_a_redis_store_are_read() {
         ("rediss://a:1,rediss://b:2", "p", true, true)
     );
     assert_eq!(read(r#"{"sentinel":"m"}"#).sentinel.as_deref(), Some("m"));
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_fallback_is_a_database_with_a_name_of_its_own() {
+    let read = |options: &str| {
+        let json = format!(r#"{{"storage":"redis","storage_options":{options}}}"#);
+        ServerConfig::from_options(&json).map(|(config, _)| match config.storage {
+            Storage::Redis(options) => (options.fallback, options.probe_timeout),
+            other => panic!("{other:?}"),
+        })
+    };
+    let named = |path: &str, millis| (Some(path.into()), Duration::from_millis(millis));
+    let default = named("restante.fallback.sqlite", 5000);
+    assert_eq!(read(r#"{"fallback":"sqlite"}"#).unwrap(), default);
+    for name in ["fallback_filename", "fallback_path", "fallbackFilename"] {
+        let options = format!(r#"{{"fallback":"SQLite","{name}":"a","probe_timeout":70}}"#);
+        assert_eq!(read(&options).unwrap(), named("a", 70));
+    }
+    assert_eq!(read(r#"{"fallback":false}"#).unwrap().0, None);
+    let refused = read(r#"{"fallback":"memory"}"#).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
 }
 
 #[test]

@@ -128,8 +128,12 @@ async fn fill(rig: &Rig) -> (QueueRecord, QueueRecord) {
 }
 
 pub async fn a_copy_answers_every_read_like_the_original(make: Make<'_>) {
-    let rig = Rig::new(make).await;
-    let Some(copy) = target(make).await else {
+    reads(make, make).await;
+}
+
+async fn reads(from: Make<'_>, to: Make<'_>) {
+    let rig = Rig::new(from).await;
+    let Some(copy) = target(to).await else {
         return;
     };
     fill(&rig).await;
@@ -138,8 +142,12 @@ pub async fn a_copy_answers_every_read_like_the_original(make: Make<'_>) {
 }
 
 pub async fn a_copy_goes_on_with_the_same_ids(make: Make<'_>) {
-    let rig = Rig::new(make).await;
-    let Some(copy) = target(make).await else {
+    goes_on(make, make).await;
+}
+
+async fn goes_on(from: Make<'_>, to: Make<'_>) {
+    let rig = Rig::new(from).await;
+    let Some(copy) = target(to).await else {
         return;
     };
     let (all, _) = fill(&rig).await;
@@ -169,8 +177,12 @@ pub async fn a_copy_goes_on_with_the_same_ids(make: Make<'_>) {
 }
 
 pub async fn what_changes_during_a_copy_is_copied(make: Make<'_>) {
-    let rig = Rig::new(make).await;
-    let Some(copy) = target(make).await else {
+    changes(make, make).await;
+}
+
+async fn changes(from: Make<'_>, to: Make<'_>) {
+    let rig = Rig::new(from).await;
+    let Some(copy) = target(to).await else {
         return;
     };
     let (all, some) = fill(&rig).await;
@@ -249,4 +261,75 @@ pub async fn an_export_ends_with_its_cursor_or_the_next_one(make: Make<'_>) {
     assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
     let third = rig.store.export(Some(second.next), FEW).await.unwrap();
     assert!(third.left > 0);
+}
+
+pub async fn a_copy_that_does_not_lead_is_dropped_by_the_next(make: Make<'_>) {
+    let rig = Rig::new(make).await;
+    let Some(copy) = target(make).await else {
+        return;
+    };
+    fill(&rig).await;
+    finish(&rig.store, &copy, None).await;
+    copy.begin_import(false).await.unwrap();
+    finish(&rig.store, &copy, None).await;
+    assert_eq!(
+        seen(&copy).await,
+        seen(&rig.store).await,
+        "nothing is there twice"
+    );
+    copy.lead().await.unwrap();
+    let error = copy.begin_import(false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(
+        seen(&copy).await,
+        seen(&rig.store).await,
+        "what leads stays"
+    );
+}
+
+pub async fn a_queue_that_has_changed_its_class_is_copied(make: Make<'_>) {
+    changed_class(make, make).await;
+}
+
+async fn changed_class(from: Make<'_>, to: Make<'_>) {
+    let rig = Rig::new(from).await;
+    let Some(copy) = target(to).await else {
+        return;
+    };
+    let log = rig.open(spec("a")).await.log;
+    for round in 0..8 {
+        for name in ["a", "b"] {
+            let is_durable = (round % 2 == 0) == (name == "a");
+            let spec = if is_durable { spec(name) } else { plain(name) };
+            rig.open(spec).await;
+        }
+        for _ in 0..3 {
+            rig.put(rig.message(), log).await;
+            rig.put(rig.guaranteed(), log).await;
+        }
+        if round % 3 == 1 {
+            let first = 6 * round + 2;
+            for queue in rig.store.queues().await.unwrap() {
+                rig.change(queue.queue, done(&[first, first + 3, first + 4]))
+                    .await;
+            }
+        }
+    }
+    finish(&rig.store, &copy, None).await;
+    assert_eq!(seen(&copy).await, seen(&rig.store).await);
+    let rig = rig.goes_on_with(copy);
+    for queue in rig.store.queues().await.unwrap() {
+        let before = rig.waiting(queue.queue).await.len();
+        rig.put(rig.guaranteed(), log).await;
+        let after = rig.waiting(queue.queue).await;
+        assert_eq!(after.len(), before + 1, "it takes what comes: {after:?}");
+    }
+}
+
+/// See [`copies_between`](super::copies_between).
+pub(super) async fn between(from: Make<'_>, to: Make<'_>) {
+    reads(from, to).await;
+    goes_on(from, to).await;
+    changes(from, to).await;
+    changed_class(from, to).await;
 }

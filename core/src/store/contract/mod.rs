@@ -177,6 +177,8 @@ macro_rules! store_contract {
             what_changes_during_a_copy_is_copied
             a_store_that_holds_something_takes_no_copy
             an_export_ends_with_its_cursor_or_the_next_one
+            a_copy_that_does_not_lead_is_dropped_by_the_next
+            a_queue_that_has_changed_its_class_is_copied
         }
     };
     ($make:path) => {
@@ -193,6 +195,12 @@ pub const CHECKS: &[&str] = crate::store_contract!(@each @names);
 /// When a promise is broken.
 pub async fn run(make: Make<'_>) {
     crate::store_contract!(@each @run make);
+}
+
+/// What must hold of a copy from a store of one kind to one of another, which
+/// [`store_contract!`](crate::store_contract) checks for each kind by itself.
+pub async fn copies_between(from: Make<'_>, to: Make<'_>) {
+    copies::between(from, to).await;
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub(super) use uids::MemoryUids;
 pub struct MemoryStore {
     state: Mutex<State<MemoryKeep>>,
     is_closed: AtomicBool,
+    /// What it holds is a copy that does not lead.
+    is_copy: AtomicBool,
 }
 
 impl MemoryStore {
@@ -47,6 +49,7 @@ impl MemoryStore {
         Self {
             state: Mutex::new(State::new(bounds, MemoryKeep::default())),
             is_closed: AtomicBool::new(false),
+            is_copy: AtomicBool::new(false),
         }
     }
 
@@ -206,8 +209,10 @@ impl Store for MemoryStore {
     }
 
     fn begin_import(&self, replace: bool) -> Pending<()> {
-        self.call(|state| match state.is_empty() || replace {
+        let is_free = replace || self.is_copy.load(Ordering::Acquire);
+        self.call(|state| match is_free || state.is_empty() {
             true => {
+                self.is_copy.store(true, Ordering::Release);
                 *state = State::new(state.bounds.clone(), MemoryKeep::default());
                 Ok(())
             }
@@ -221,6 +226,11 @@ impl Store for MemoryStore {
 
     fn end_import(&self) -> Pending<()> {
         self.call(State::finish_import)
+    }
+
+    fn lead(&self) -> Pending<()> {
+        self.is_copy.store(false, Ordering::Release);
+        Pending::ready(Ok(()))
     }
 
     fn close(&self) -> Pending<()> {

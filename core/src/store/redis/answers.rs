@@ -43,6 +43,15 @@ pub(super) fn text(value: &Value) -> Result<&str> {
     }
 }
 
+/// A number as a command answers it.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
 fn bytes(value: Value) -> Option<Bytes> {
     match value {
         Value::BulkString(bytes) => Some(Bytes::from(bytes)),
@@ -50,7 +59,7 @@ fn bytes(value: Value) -> Option<Bytes> {
     }
 }
 
-fn optional(value: &Value) -> Result<Option<Arc<str>>> {
+pub(super) fn optional(value: &Value) -> Result<Option<Arc<str>>> {
     Ok(text(value)?.strip_prefix('+').map(Arc::from))
 }
 
@@ -255,7 +264,7 @@ pub(super) fn entries(
     Ok(entries)
 }
 
-fn expiry(at: u64) -> Option<Timestamp> {
+pub(super) fn expiry(at: u64) -> Option<Timestamp> {
     (at > 0).then_some(Timestamp(at))
 }
 
@@ -334,6 +343,15 @@ pub(super) fn letter_name(id: DeadLetterId) -> String {
     format!("{:016}-{:016}", id.queue.0, id.seq)
 }
 
+/// Reads what [`letter_name`] gave.
+pub(super) fn letter_id(name: &str) -> Result<DeadLetterId> {
+    let (queue, seq) = name.split_once('-').ok_or_else(strange)?;
+    Ok(DeadLetterId {
+        queue: QueueId(Fields::of(queue).next()?),
+        seq: Fields::of(seq).next()?,
+    })
+}
+
 /// A dead letter, or nothing if its message cannot be read.
 pub(super) fn dead_letter(value: Value, realm: &RealmId) -> Result<Option<DeadLetter>> {
     let mut parts = list(value)?;
@@ -341,11 +359,7 @@ pub(super) fn dead_letter(value: Value, realm: &RealmId) -> Result<Option<DeadLe
     let [id, fields, key, kind, name, reason, first, last] = parts.as_slice() else {
         return Err(strange());
     };
-    let (queue, seq) = text(id)?.split_once('-').ok_or_else(strange)?;
-    let id = DeadLetterId {
-        queue: QueueId(Fields::of(queue).next()?),
-        seq: Fields::of(seq).next()?,
-    };
+    let id = letter_id(text(id)?)?;
     let mut fields = Fields::of(text(fields)?);
     let Some(Ok(message)) = message else {
         return Ok(None);

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::model::Message;
 
 use super::super::types::{Append, Bounds, Overflow, QueueChange};
 
@@ -36,6 +37,10 @@ impl Args {
 
     pub(super) fn len(&self) -> usize {
         self.bytes.len() + self.ends.len() * 8
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -130,6 +135,24 @@ impl Args {
         self.ends.extend(other.ends.iter().map(|end| base + end));
     }
 
+    /// What an entry's record is made of.
+    pub(super) fn head(&mut self, message: &Message, flags: u8) -> &mut Self {
+        let expires = message.expires.map_or(0, |at| at.0.clamp(1, LARGEST_TIME));
+        self.bytes.extend_from_slice(&expires.to_le_bytes()[..6]);
+        let produced = message.produced.0.min(LARGEST_TIME);
+        self.bytes.extend_from_slice(&produced.to_le_bytes()[..6]);
+        let size = u32::try_from(message.size()).unwrap_or(u32::MAX);
+        self.bytes.extend_from_slice(&size.to_le_bytes());
+        self.bytes(&[flags])
+    }
+
+    /// A message as it is kept.
+    pub(super) fn message(&mut self, message: &Message) -> &mut Self {
+        message.encode(&mut self.bytes);
+        self.end();
+        self
+    }
+
     /// An item of `append`.
     pub(super) fn item(&mut self, item: &Append) -> &mut Self {
         let message = &item.message;
@@ -142,16 +165,9 @@ impl Args {
             | flag(item.uid.is_some(), 8)
             | flag(item.due.is_some(), 16)
             | flag(item.release.is_some(), 32);
-        let expires = message.expires.map_or(0, |at| at.0.clamp(1, LARGEST_TIME));
-        self.bytes.extend_from_slice(&expires.to_le_bytes()[..6]);
-        let produced = message.produced.0.min(LARGEST_TIME);
-        self.bytes.extend_from_slice(&produced.to_le_bytes()[..6]);
-        let size = u32::try_from(message.size()).unwrap_or(u32::MAX);
-        self.bytes.extend_from_slice(&size.to_le_bytes());
-        self.bytes(&[flags]);
+        self.head(message, flags);
         self.list(item.logs.iter().map(|log| log.0));
-        message.encode(&mut self.bytes);
-        self.end();
+        self.message(message);
         if flags < 2 {
             return self;
         }

@@ -436,6 +436,42 @@ impl Store for RedisStore {
         }
     }
 
+    fn export(&self, after: Option<ExportCursor>, limit: PageLimit) -> Pending<Exported> {
+        self.detach(move |lanes| tell::export(lanes, after, limit))
+    }
+
+    fn begin_import(&self, replace: bool) -> Pending<()> {
+        self.about_copy(move |lanes| async move { take::begin(&lanes, replace).await })
+    }
+
+    fn import(&self, records: Vec<Record>) -> Pending<()> {
+        self.about_copy(move |lanes| async move { take::import(&lanes, records).await })
+    }
+
+    fn end_import(&self) -> Pending<()> {
+        self.about_copy(|lanes| async move { take::end(&lanes).await })
+    }
+
+    fn lead(&self) -> Pending<()> {
+        self.detach(|lanes| async move {
+            lanes.takes_copy.store(false, Ordering::Release);
+            leads::lead(&lanes.hub).await
+        })
+    }
+
+    fn remember(&self, realm: &RealmId, marks: Vec<Record>) -> Pending<()> {
+        let lane = self.lanes.of(realm);
+        let args = take::marks(&marks);
+        self.detach(
+            move |lanes| async move { lanes.copy(&lane, "remember", args).await.map(|_| ()) },
+        )
+    }
+
+    fn moved(&self, to: &str) -> Pending<()> {
+        let to = to.to_owned();
+        self.detach(move |lanes| async move { leads::moved(&lanes.hub, &to).await })
+    }
+
     fn close(&self) -> Pending<()> {
         let (sender, receiver) = oneshot::channel();
         let lanes = self.lanes.clone();

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -211,7 +212,11 @@ impl Flow {
             epoch: self.epoch,
             number: from.unwrap_or(self.last + 1),
         };
-        let cmd = script::command(Script::Begin, false, place, &[]);
+        lane.tag
+            .store(self.tag.unwrap_or_default(), Ordering::Release);
+        let mut args = Args::new();
+        args.flag(self.hub.is_told.load(Ordering::Acquire));
+        let cmd = script::command(Script::Begin, false, place, &[&args]);
         let value = link
             .one(&cmd)
             .await
@@ -305,7 +310,7 @@ impl Flow {
             args.append_head(&self.hub.bounds);
         }
         calls.iter().for_each(|call| args.join(&call.args));
-        self.last += u64::from(script != Script::Read);
+        self.last += u64::from(!script.is_look());
         self.window.push_back(Command {
             script,
             args,
@@ -387,7 +392,7 @@ impl Flow {
 
 impl Command {
     fn is_change(&self) -> bool {
-        self.script != Script::Read
+        !self.script.is_look()
     }
 
     /// It has surely not happened.

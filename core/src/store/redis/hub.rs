@@ -13,6 +13,7 @@ use crate::clock::{Clock, Elapsed, Timestamp};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::types::{Bounds, Holding, StoreCounters};
+use super::answers;
 use super::link::{Link, Links};
 use super::options::RedisOptions;
 use super::trouble;
@@ -43,6 +44,19 @@ pub(super) struct Hub {
     bytes: AtomicU64,
     /// Lanes at work.
     pub(super) busy: watch::Sender<usize>,
+    /// Changes are noted for a copy.
+    pub(super) is_told: AtomicBool,
+    /// Changes under way that take several calls.
+    steps: AtomicU64,
+}
+
+/// Counts a change of several calls as under way until it is dropped.
+pub(super) struct Step(Arc<Hub>);
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        self.0.steps.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// How it goes.
@@ -80,6 +94,8 @@ impl Hub {
             calls: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             busy: watch::Sender::new(0),
+            is_told: AtomicBool::new(false),
+            steps: AtomicU64::new(0),
         })
     }
 
@@ -145,7 +161,39 @@ impl Hub {
         self.close_by.lock().map_or(deadline, |by| by.min(deadline))
     }
 
+    pub(super) fn step(self: &Arc<Self>) -> Step {
+        self.steps.fetch_add(1, Ordering::AcqRel);
+        Step(self.clone())
+    }
+
+    pub(super) fn is_stepping(&self) -> bool {
+        self.steps.load(Ordering::Acquire) > 0
+    }
+
     // --- Ids ---
+
+    /// Ids up to it may have been taken.
+    pub(super) async fn last_id(&self) -> Result<u64> {
+        let (_, mut link) = self.links.get().await?;
+        let mut get = redis::cmd("GET");
+        get.arg(self.key("ids"));
+        let last = link.one(&get).await;
+        let last = last.map_err(|error| trouble::said(&error))?;
+        Ok(answers::number(&last).unwrap_or(0))
+    }
+
+    /// Ids up to `last` are never given again.
+    pub(super) async fn raise_ids(&self, last: u64) -> Result<()> {
+        const RAISE: &str = "local last = tonumber(redis.call('GET', KEYS[1]) or '0')
+if last < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1]) end
+return 1";
+        *self.ids.lock() = 0..0;
+        let (_, mut link) = self.links.get().await?;
+        let mut raise = redis::cmd("EVAL");
+        raise.arg(RAISE).arg(1).arg(self.key("ids")).arg(last);
+        let raised = link.one(&raise).await;
+        raised.map(|_| ()).map_err(|error| trouble::said(&error))
+    }
 
     /// So many ids that nobody else gets; `None` if [`Hub::stock`] has to be called first.
     pub(super) fn take_ids(&self, count: u64) -> Option<u64> {

@@ -58,6 +58,10 @@ pub(super) struct Lane {
     pub(super) wake: AtomicU64,
     /// There may be delayed messages.
     pub(super) holds: AtomicBool,
+    /// The number its keys are named by; 0: not known yet.
+    pub(super) tag: AtomicU64,
+    /// Something may have changed since a copy asked for it.
+    pub(super) is_touched: AtomicBool,
 }
 
 impl Lane {
@@ -78,6 +82,8 @@ impl Lane {
             bell: Notify::new(),
             wake: AtomicU64::new(if is_old { 0 } else { u64::MAX }),
             holds: AtomicBool::new(is_old),
+            tag: AtomicU64::new(tag.unwrap_or_default()),
+            is_touched: AtomicBool::new(false),
         })
     }
 
@@ -96,8 +102,10 @@ impl Lane {
             (call.answer)(Err(error));
             return;
         }
+        let is_copy = matches!(call.script, Script::Tell | Script::Copy);
         let mut line = self.line.lock();
         line.calls.push_back(call);
+        self.is_touched.fetch_or(!is_copy, Ordering::AcqRel);
         if std::mem::replace(&mut line.is_running, true) {
             drop(line);
             self.bell.notify_one();

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use redis::Value;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
@@ -20,23 +20,38 @@ use super::answers::{self, Fields};
 use super::args::{Args, millis};
 use super::hub::{self, Hub};
 use super::lane::{Call, Lane};
+use super::leads;
 use super::names;
 use super::script::Script;
+use super::take::Taking;
+use super::tell::{self, Telling};
 use super::trouble;
 
 /// Queues of one bite.
 const BITE: usize = 200;
 /// Rows of one bite of upkeep.
-const ROWS: usize = 1000;
+pub(super) const ROWS: usize = 1000;
 
 /// See the module.
 pub(super) struct Lanes {
     pub(super) hub: Arc<Hub>,
     pub(super) runtime: Handle,
-    realms: RwLock<HashMap<RealmId, Arc<Lane>>>,
-    queues: RwLock<HashMap<QueueId, Arc<Lane>>>,
+    pub(super) realms: RwLock<HashMap<RealmId, Arc<Lane>>>,
+    pub(super) queues: RwLock<HashMap<QueueId, Arc<Lane>>>,
     /// One realm is renamed at a time.
     renaming: tokio::sync::Mutex<()>,
+    /// Realms renamed while changes are noted for a copy, in that order.
+    pub(super) renamed: Mutex<Vec<u64>>,
+    /// What a copy has still to be told, between its pages.
+    pub(super) telling: Mutex<Option<Box<Telling>>>,
+    /// Held by who makes that copy.
+    pub(super) cursor: Mutex<Weak<()>>,
+    /// What of another store has come.
+    pub(super) taking: Mutex<Option<Box<Taking>>>,
+    /// It does not lead yet.
+    pub(super) takes_copy: AtomicBool,
+    /// Calls about that copy take their turns: the next number to give, and whose turn it is.
+    turns: (AtomicU64, watch::Sender<u64>),
 }
 
 fn lost() -> Error {
@@ -51,6 +66,12 @@ impl Lanes {
             realms: RwLock::default(),
             queues: RwLock::default(),
             renaming: tokio::sync::Mutex::default(),
+            renamed: Mutex::default(),
+            telling: Mutex::default(),
+            cursor: Mutex::default(),
+            taking: Mutex::default(),
+            takes_copy: AtomicBool::new(false),
+            turns: (AtomicU64::new(0), watch::Sender::new(0)),
         }
     }
 
@@ -125,6 +146,14 @@ impl Lanes {
         let mut args = Args::new();
         args.text(what).room(&self.hub.bounds).time(now);
         args
+    }
+
+    /// A place among the calls about a copy, taken in the order of this.
+    pub(super) fn take_place(self: &Arc<Self>) -> Place {
+        Place {
+            number: self.turns.0.fetch_add(1, Ordering::AcqRel),
+            lanes: self.clone(),
+        }
     }
 
     // --- All realms ---
@@ -216,7 +245,12 @@ impl Lanes {
         Ok(())
     }
 
-    pub(super) async fn maintain(&self, budget: usize, now: Timestamp) -> Result<Maintained> {
+    pub(super) async fn maintain(
+        self: &Arc<Self>,
+        budget: usize,
+        now: Timestamp,
+    ) -> Result<Maintained> {
+        tell::look_after(self).await?;
         let mut done = Maintained::default();
         let mut expired = BTreeMap::new();
         let mut left = budget.max(1);
@@ -246,7 +280,7 @@ impl Lanes {
         Ok(done)
     }
 
-    fn upkeep(&self, left: usize, now: Timestamp) -> Args {
+    pub(super) fn upkeep(&self, left: usize, now: Timestamp) -> Args {
         let bounds = &self.hub.bounds;
         let mut args = Args::new();
         args.room(bounds).time(now).size(left.min(ROWS));
@@ -312,6 +346,9 @@ impl Lanes {
         *lane.name.write() = to.clone();
         let mut realms = self.realms.write();
         realms.remove(from);
+        if self.hub.is_told.load(Ordering::Acquire) {
+            self.renamed.lock().push(lane.tag.load(Ordering::Acquire));
+        }
         realms.insert(to.clone(), lane);
         Ok(())
     }
@@ -321,7 +358,35 @@ impl Lanes {
         self.hub.close(hub::CLOSING);
         self.all().iter().for_each(|lane| lane.ring());
         self.hub.idle(hub::CLOSING * 2).await;
+        if self.takes_copy.load(Ordering::Acquire) {
+            leads::give_up(&self.hub).await;
+        }
         self.hub.links.drop_present();
+    }
+}
+
+/// See [`Lanes::take_place`]; gives the turn on when it is dropped.
+pub(super) struct Place {
+    number: u64,
+    lanes: Arc<Lanes>,
+}
+
+impl Place {
+    /// Ends when it is this one's turn.
+    pub(super) async fn turn(&self) {
+        let mut turns = self.lanes.turns.1.subscribe();
+        // The sender is in the lanes.
+        let _ = turns.wait_for(|turn| *turn >= self.number).await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let next = self.number + 1;
+        self.lanes
+            .turns
+            .1
+            .send_modify(|turn| *turn = next.max(*turn));
     }
 }
 

@@ -16,6 +16,7 @@ use redis::{
 
 use crate::{Error, ErrorKind, Result};
 
+use super::given::GivenClient;
 use super::options::RedisOptions;
 use super::trouble;
 
@@ -27,6 +28,7 @@ const CONNECT: Duration = Duration::from_secs(1);
 pub(super) enum Link {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
+    Given(GivenClient),
 }
 
 impl Link {
@@ -36,6 +38,7 @@ impl Link {
         match self {
             Self::One(link) => link.req_packed_commands(pipeline, 0, count).await,
             Self::Cluster(link) => link.req_packed_commands(pipeline, 0, count).await,
+            Self::Given(link) => link.send(pipeline.get_packed_pipeline(), count).await,
         }
     }
 
@@ -44,6 +47,10 @@ impl Link {
         let value = match self {
             Self::One(link) => link.req_packed_command(cmd).await,
             Self::Cluster(link) => link.req_packed_command(cmd).await,
+            Self::Given(link) => {
+                let values = link.send(cmd.get_packed_command(), 1).await?;
+                Ok(values.into_iter().next().unwrap_or(Value::Nil))
+            }
         };
         value?.extract_error()
     }
@@ -53,6 +60,7 @@ enum Way {
     One(Box<Client>),
     Sentinel(Box<tokio::sync::Mutex<SentinelClient>>),
     Cluster(Box<ClusterClient>),
+    Given(GivenClient),
 }
 
 /// Makes connections and keeps the present one.
@@ -124,6 +132,9 @@ impl Links {
 
 impl Way {
     fn new(options: &RedisOptions) -> RedisResult<Self> {
+        if let Some(client) = &options.client {
+            return Ok(Self::Given(client.clone()));
+        }
         let urls = options.urls();
         if options.cluster {
             let builder = ClusterClientBuilder::new(urls)
@@ -165,6 +176,7 @@ impl Way {
                     .await?,
             ),
             Self::Cluster(client) => Link::Cluster(client.get_async_connection().await?),
+            Self::Given(client) => Link::Given(client.clone()),
         })
     }
 }

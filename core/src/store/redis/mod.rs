@@ -6,17 +6,23 @@
 
 mod answers;
 mod args;
+mod copies;
 mod flow;
+mod given;
 mod hub;
 mod lane;
 mod lanes;
+mod leads;
 mod link;
 mod names;
 mod options;
 mod sample;
 mod script;
 mod start;
+mod take;
+mod tell;
 mod thread;
+mod told;
 mod trouble;
 
 use std::future::Future;
@@ -31,13 +37,14 @@ use crate::clock::{Clock, Timestamp};
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::record::{ExportCursor, Exported, Record};
 use super::settings;
 use super::types::{
     Append, Appended, Bounds, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
     StoreCounters, StoreHealth,
 };
-use super::{Pending, Store};
+use super::{Pending, Purpose, Store};
 use answers::{Fields, strange};
 use args::{Args, millis};
 use hub::Hub;
@@ -46,6 +53,7 @@ use lanes::Lanes;
 use script::Script;
 use thread::Thread;
 
+pub use given::{GivenClient, RedisClient};
 pub use options::RedisOptions;
 
 /// Entries and bytes that one script reads at most; larger pages are read in several.
@@ -101,6 +109,29 @@ impl RedisStore {
         bounds: Bounds,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
+        Self::open_for(Purpose::Lead, options, bounds, clock).await
+    }
+
+    /// Notes in a Redis that this broker has left where its messages have moved to (P28).
+    ///
+    /// # Errors
+    /// `store_unavailable` if it cannot be reached.
+    pub(crate) async fn note_moved(
+        options: RedisOptions,
+        clock: Arc<dyn Clock>,
+        to: &str,
+    ) -> Result<()> {
+        let hub = Hub::new(options, Bounds::default(), clock)?;
+        leads::note_moved(&hub, to).await
+    }
+
+    /// The same for what it is to be used for.
+    pub(crate) async fn open_for(
+        purpose: Purpose,
+        options: RedisOptions,
+        bounds: Bounds,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         let hub = Arc::new(Hub::new(options, bounds, clock)?);
         let lines = hub.clone();
         let thread = Thread::start(async move { lines.idle(CLOSED_LINES).await })?;
@@ -110,6 +141,7 @@ impl RedisStore {
             .run(async move {
                 let durability = start::check(&opening.hub).await?;
                 opening.load().await?;
+                leads::check(&opening, purpose).await?;
                 Ok(durability)
             })
             .await
@@ -167,8 +199,24 @@ impl RedisStore {
         Pending::waiting(async move { read(&lane, answer.await?) })
     }
 
-    /// Does something in several steps, whether anybody waits for it or not.
+    /// Does something in several steps that a copy must wait for, whether anybody waits for it or not.
     fn spawn<T, F>(&self, work: impl FnOnce(Arc<Lanes>) -> F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let step = self.hub().step();
+        self.detach(|lanes| {
+            let work = work(lanes);
+            async move {
+                let _step = step;
+                work.await
+            }
+        })
+    }
+
+    /// Does something in several steps, whether anybody waits for it or not.
+    fn detach<T, F>(&self, work: impl FnOnce(Arc<Lanes>) -> F) -> Pending<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -184,6 +232,22 @@ impl RedisStore {
         });
         let lost = || Err(trouble::unavailable("the store has ended"));
         Pending::waiting(async move { receiver.await.unwrap_or_else(|_| lost()) })
+    }
+
+    /// Does something about the copy that comes in, in its turn.
+    fn about_copy<T, F>(&self, work: impl FnOnce(Arc<Lanes>) -> F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let place = self.lanes.take_place();
+        self.detach(|lanes| {
+            let work = work(lanes);
+            async move {
+                place.turn().await;
+                work.await
+            }
+        })
     }
 
     /// Appends of one realm.

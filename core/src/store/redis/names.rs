@@ -6,6 +6,7 @@ use redis::Value;
 use crate::model::RealmId;
 use crate::{Error, Result};
 
+use super::answers::number;
 use super::hub::Hub;
 use super::link::Link;
 use super::trouble;
@@ -21,14 +22,6 @@ const KEY: &str = "realms";
 
 fn refused(error: &redis::RedisError) -> Error {
     trouble::said(error)
-}
-
-fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
-        Value::Int(number) => u64::try_from(*number).ok(),
-        _ => None,
-    }
 }
 
 /// The number of a realm; it gets one if it has none.
@@ -81,4 +74,32 @@ pub(super) async fn rename(hub: &Hub, link: &mut Link, from: &RealmId, to: &Real
     cmd.arg(from.as_str()).arg(to.as_str());
     let renamed = link.one(&cmd).await;
     renamed.map(|_| ()).map_err(|error| refused(&error))
+}
+
+/// Gives a realm that another store told of its number there, in the place of another name of it.
+pub(super) async fn put(
+    hub: &Hub,
+    link: &mut Link,
+    (realm, tag): (&RealmId, u64),
+    before: Option<&RealmId>,
+) -> Result<()> {
+    let mut cmd = redis::cmd("EVAL");
+    cmd.arg("if ARGV[3] then redis.call('HDEL', KEYS[1], ARGV[3]) end\nreturn redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])");
+    cmd.arg(1).arg(hub.key(KEY)).arg(realm.as_str()).arg(tag);
+    if let Some(before) = before {
+        cmd.arg(before.as_str());
+    }
+    let put = link.one(&cmd).await;
+    put.map(|_| ()).map_err(|error| refused(&error))
+}
+
+/// Takes the name of a realm away, or those of all.
+pub(super) async fn drop(hub: &Hub, link: &mut Link, realm: Option<&RealmId>) -> Result<()> {
+    let mut cmd = redis::cmd(if realm.is_some() { "HDEL" } else { "DEL" });
+    cmd.arg(hub.key(KEY));
+    if let Some(realm) = realm {
+        cmd.arg(realm.as_str());
+    }
+    let dropped = link.one(&cmd).await;
+    dropped.map(|_| ()).map_err(|error| refused(&error))
 }

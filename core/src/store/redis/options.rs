@@ -1,9 +1,12 @@
 //! How a Redis is reached and what of it is ours. Knows no file format.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, Result};
+
+use super::given::GivenClient;
 
 /// What a [`RedisStore`](super::RedisStore) needs to know.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,6 +23,14 @@ pub struct RedisOptions {
     pub sentinel: Option<String>,
     /// Start only if Redis never evicts keys; false (P1).
     pub strict: bool,
+    /// Open it even if its messages have moved to another store; false (P28).
+    pub force: bool,
+    /// A SQLite file that a server begins with if Redis is away then, until it is back; none.
+    pub fallback: Option<PathBuf>,
+    /// How long such a server waits for Redis before it does; 5 s.
+    pub probe_timeout: Duration,
+    /// A connection that is used in the place of all addresses; none.
+    pub client: Option<GivenClient>,
     /// How long a call waits for Redis, with all repeats; 5 s.
     pub timeout: Duration,
 }
@@ -32,6 +43,10 @@ impl Default for RedisOptions {
             cluster: false,
             sentinel: None,
             strict: false,
+            force: false,
+            fallback: None,
+            client: None,
+            probe_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(5),
         }
     }
@@ -62,6 +77,12 @@ impl RedisOptions {
         if self.sentinel.as_deref() == Some("") {
             return wrong("storage_options.sentinel must name a master");
         }
+        if self.client.is_some() {
+            return match self.cluster || self.sentinel.is_some() {
+                true => wrong("storage_options.client excludes cluster and sentinel"),
+                false => Ok(()),
+            };
+        }
         let urls = self.urls();
         if urls.is_empty() {
             return wrong("storage_options.url must be a redis:// or rediss:// address");
@@ -81,7 +102,10 @@ impl RedisOptions {
     }
 
     /// The address without user and password.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
+        if self.client.is_some() {
+            return "a given client".to_owned();
+        }
         let hidden = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
             _ => url.to_owned(),

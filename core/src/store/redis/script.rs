@@ -15,10 +15,19 @@ pub(super) enum Script {
     Queues,
     Read,
     Maintain,
+    Tell,
+    Copy,
+}
+
+impl Script {
+    /// Whether it only looks.
+    pub(super) fn is_look(self) -> bool {
+        matches!(self, Self::Read | Self::Tell)
+    }
 }
 
 /// How many there are.
-pub(super) const SCRIPTS: usize = 6;
+pub(super) const SCRIPTS: usize = 8;
 
 const BEGIN: &str = concat!(include_str!("lua/base.lua"), include_str!("lua/begin.lua"));
 const APPEND: &str = concat!(
@@ -59,10 +68,25 @@ const MAINTAIN: &str = concat!(
     include_str!("lua/marks.lua"),
     include_str!("lua/maintain.lua"),
 );
+const TELL: &str = concat!(
+    include_str!("lua/base.lua"),
+    include_str!("lua/reading.lua"),
+    include_str!("lua/standing.lua"),
+    include_str!("lua/tell.lua"),
+);
+const COPY: &str = concat!(
+    include_str!("lua/base.lua"),
+    include_str!("lua/writing.lua"),
+    include_str!("lua/standing.lua"),
+    include_str!("lua/letters.lua"),
+    include_str!("lua/marks.lua"),
+    include_str!("lua/delayed.lua"),
+    include_str!("lua/copy.lua"),
+);
 
 /// By [`Script`]: text and hash.
 static SOURCES: LazyLock<[(&str, String); SCRIPTS]> = LazyLock::new(|| {
-    [BEGIN, APPEND, CHANGE, QUEUES, READ, MAINTAIN]
+    [BEGIN, APPEND, CHANGE, QUEUES, READ, MAINTAIN, TELL, COPY]
         .map(|text| (text, redis::Script::new(text).get_hash().to_owned()))
 });
 

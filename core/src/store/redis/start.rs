@@ -12,6 +12,9 @@ use super::trouble;
 /// What our scripts need: variadic HSET, UNLINK, effects replication, LIMIT in scripts.
 const OLDEST: (u32, u32) = (5, 0);
 
+/// No text: whoever makes one of it shows.
+const PROBE: &[u8] = b"\xff\0\r\n1";
+
 /// Checks and reports; what an answer survives.
 pub(super) async fn check(hub: &Hub) -> Result<Durability> {
     let (_, mut link) = hub.links.get().await?;
@@ -118,7 +121,7 @@ async fn setting(link: &mut Link, name: &str) -> Option<String> {
 pub(super) async fn probe(hub: &Hub, link: &mut Link) -> Result<()> {
     let key = hub.key(&format!("probe:{}", hub.writer));
     let mut set = redis::cmd("SET");
-    set.arg(&key).arg("1").arg("PX").arg(10_000);
+    set.arg(&key).arg(PROBE).arg("PX").arg(10_000);
     let mut get = redis::cmd("GET");
     get.arg(&key);
     let mut del = redis::cmd("DEL");
@@ -131,7 +134,13 @@ pub(super) async fn probe(hub: &Hub, link: &mut Link) -> Result<()> {
     let found = link.one(&get).await.map_err(refused)?;
     link.one(&del).await.map_err(refused)?;
     match found {
-        Value::BulkString(bytes) if bytes == b"1" => Ok(()),
+        Value::BulkString(bytes) if bytes == PROBE => Ok(()),
+        _ if hub.options.client.is_some() => {
+            let why = "option storage_options.client: it answers text where Redis has bytes; give \
+                       one that has callBuffer() (ioredis) or sendCommand() with Buffers \
+                       (node-redis)";
+            Err(Error::new(ErrorKind::Config, why))
+        }
         _ => Err(trouble::unavailable("what was written could not be read")),
     }
 }

@@ -1,7 +1,8 @@
 //! A database as the target of a copy, and as what a copy has left behind (P28).
 //!
-//! Two marks in `meta` say so: `copying` while a copy has not come to its end, `moved` when
-//! everything has gone to another store. With either a database is not opened to lead, unless forced.
+//! Two marks in `meta` say so: `copying` until a copy leads (1: it was cut, 2: it is whole), `moved`
+//! when everything has gone to another store. With either a database is not opened to lead, unless
+//! forced; a whole copy is, if it was chosen.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -10,28 +11,22 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use crate::{Error, ErrorKind, Result};
 
-use super::super::not_empty;
 use super::super::record::Record;
 use super::super::state::State;
+use super::super::{Purpose, not_empty};
 use super::books::Written;
 use super::core::Core;
 use super::keep::Tables;
 use super::lock::Lock;
 use super::open::{refused, says};
 
-/// What a database is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// To be the broker's store.
-    Lead,
-    /// To take in another store.
-    TakeCopy,
-}
-
 const EMPTY: &str = "DELETE FROM realm; DELETE FROM log; DELETE FROM queue; DELETE FROM run; \
     DELETE FROM body; DELETE FROM refs; DELETE FROM damaged; DELETE FROM entry; \
     DELETE FROM exception; DELETE FROM dead; DELETE FROM delayed; DELETE FROM mark; \
     DELETE FROM uid; DELETE FROM meta;";
+
+/// What `copying` says of a copy that has come to its end.
+const WHOLE: &str = "2";
 
 fn text(conn: &Connection, mark: &str) -> rusqlite::Result<Option<String>> {
     let read = "SELECT CAST(v AS TEXT) FROM meta WHERE k = ?1";
@@ -39,10 +34,15 @@ fn text(conn: &Connection, mark: &str) -> rusqlite::Result<Option<String>> {
 }
 
 /// Refuses a database that must not lead; it has its tables.
-pub(super) fn check_leads(conn: &Connection, path: &Path) -> Result<()> {
+pub(super) fn check_leads(conn: &Connection, path: &Path, purpose: Purpose) -> Result<()> {
     let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let read = || -> rusqlite::Result<(Option<String>, bool)> {
-        let is_cut = text(conn, "copying")?.is_some() && number("SELECT count(*) FROM realm")? > 0;
+        let copying = text(conn, "copying")?;
+        let is_cut = match copying.as_deref() {
+            None => false,
+            Some(WHOLE) => purpose != Purpose::Chosen,
+            Some(_) => purpose == Purpose::Chosen || number("SELECT count(*) FROM realm")? > 0,
+        };
         Ok((text(conn, "moved")?, is_cut))
     };
     let (moved, is_cut) = read().map_err(|error| says(path, &error))?;
@@ -54,7 +54,7 @@ pub(super) fn check_leads(conn: &Connection, path: &Path) -> Result<()> {
         return Err(refused(ErrorKind::Config, path, why));
     }
     if is_cut {
-        let why = "it holds a copy that did not come to its end; use another file, or `force`";
+        let why = "it holds a copy that never led; use another file, or `force`";
         return Err(refused(ErrorKind::Config, path, why));
     }
     Ok(())
@@ -75,6 +75,27 @@ pub(super) fn note_moved(path: &Path, to: &str) -> Result<()> {
         Ok(())
     };
     note().map_err(|error| says(path, &error))
+}
+
+/// Whether a database that nobody has open is marked as moved.
+pub(super) fn has_moved(path: &Path) -> Result<bool> {
+    if !path.exists() {
+        return Ok(false);
+    }
+    let _lock = Lock::take(path)?;
+    let read = || -> rusqlite::Result<bool> {
+        let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let tables = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'";
+        let has_tables = conn.query_row(tables, [], |row| row.get::<_, i64>(0))? > 0;
+        Ok(has_tables && text(&conn, "moved")?.is_some())
+    };
+    read().map_err(|error| says(path, &error))
+}
+
+/// Ends a whole copy: it leads from now on.
+pub(super) fn lead(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute("DELETE FROM meta WHERE k = 'copying'", [])?;
+    Ok(())
 }
 
 /// Takes the marks away: it leads from now on.
@@ -144,9 +165,13 @@ impl Core {
             return Err(not_begun());
         }
         self.state.finish_import()?;
-        self.db.run("DELETE FROM meta WHERE k = 'copying'", []);
+        self.db.run("UPDATE meta SET v = 2 WHERE k = 'copying'", []);
         self.is_importing = false;
         Ok(())
+    }
+
+    pub(super) fn lead(&self) {
+        self.db.ask(lead);
     }
 
     pub(super) fn moved(&self, to: &str) {

@@ -50,8 +50,7 @@ use super::types::{
     Maintained, Page, PageLimit, QueueChange, QueueId, QueueRecord, QueueSpec, Seq, Settled,
     StoreCounters, StoreHealth,
 };
-use super::{Pending, Store};
-use copies::Purpose;
+use super::{Pending, Purpose, Store};
 use health::Shared;
 use line::{Line, Nature};
 use writer::Writer;
@@ -94,17 +93,13 @@ impl SqliteStore {
         Self::open_for(Purpose::Lead, options, bounds, clock).await
     }
 
-    /// Opens a database that is to take in another store, see
-    /// [`begin_import`](Store::begin_import).
+    /// Whether everything has moved from a database that nobody has open to another store (P28); one
+    /// that is not there has nothing to move.
     ///
     /// # Errors
-    /// Those of [`open`](SqliteStore::open).
-    pub async fn open_target(
-        options: SqliteOptions,
-        bounds: Bounds,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self> {
-        Self::open_for(Purpose::TakeCopy, options, bounds, clock).await
+    /// `store_locked` if another broker uses it; what SQLite says.
+    pub fn has_moved(path: &std::path::Path) -> Result<bool> {
+        copies::has_moved(path)
     }
 
     /// Notes in a database that nobody has open where its messages have moved to (P28).
@@ -115,7 +110,8 @@ impl SqliteStore {
         copies::note_moved(path, to)
     }
 
-    async fn open_for(
+    /// The same for what it is to be used for.
+    pub(crate) async fn open_for(
         purpose: Purpose,
         mut options: SqliteOptions,
         bounds: Bounds,
@@ -375,6 +371,13 @@ impl Store for SqliteStore {
 
     fn end_import(&self) -> Pending<()> {
         self.call(Nature::Grow, |core| core.end_import())
+    }
+
+    fn lead(&self) -> Pending<()> {
+        self.call(Nature::Upkeep, |core| {
+            core.lead();
+            Ok(())
+        })
     }
 
     fn moved(&self, to: &str) -> Pending<()> {

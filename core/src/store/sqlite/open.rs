@@ -14,7 +14,8 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
-use super::copies::{self, Purpose};
+use super::super::Purpose;
+use super::copies;
 use super::failure;
 use super::options::{SqliteOptions, Synchronous};
 
@@ -182,14 +183,17 @@ pub(super) fn open(
     let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
     conn.set_db_config(keep_log, has_log).map_err(why)?;
     let has_tables = check_content(&conn, &place)?;
-    if has_tables && purpose == Purpose::Lead && !options.force {
-        copies::check_leads(&conn, &place)?;
+    if has_tables && purpose != Purpose::TakeCopy && !options.force {
+        copies::check_leads(&conn, &place, purpose)?;
     }
     look_for_damage(&mut conn, &place, clock, warnings)?;
     settle_in(&conn, options).map_err(why)?;
     migrate(&mut conn).map_err(why)?;
     match purpose {
-        Purpose::Lead if options.force => copies::clear_marks(&conn).map_err(why)?,
+        Purpose::Lead | Purpose::Chosen if options.force => {
+            copies::clear_marks(&conn).map_err(why)?;
+        }
+        Purpose::Chosen => copies::lead(&conn).map_err(why)?,
         Purpose::Lead => {}
         Purpose::TakeCopy => copies::drop_cut_copy(&conn).map_err(why)?,
     }

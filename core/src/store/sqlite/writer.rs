@@ -13,9 +13,9 @@ use rusqlite::Connection;
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
+use super::super::Purpose;
 use super::super::types::{Bounds, StoreCounters};
 use super::ballast::Ballast;
-use super::copies::Purpose;
 use super::core::Core;
 use super::failure;
 use super::health::Shared;

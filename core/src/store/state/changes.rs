@@ -5,12 +5,13 @@
 //! what took a name never before what left it. Ends when nobody holds its cursor any more. Knows no
 //! row's content.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use crate::model::{MessageId, RealmId};
 
 use super::super::record::ExportCursor;
+use super::super::turns::{Turn, Turns};
 use super::super::types::{DeadLetterId, LogId, QueueId, Seq};
 
 /// A row that is to be told as it is when its turn comes, or a walk over many.
@@ -37,7 +38,7 @@ pub(crate) enum Touched {
     EachUid(u64, u64),
 }
 
-impl Touched {
+impl Turn for Touched {
     fn is_walk(&self) -> bool {
         matches!(
             self,
@@ -49,16 +50,11 @@ impl Touched {
     }
 }
 
-/// A walk counts as so many rows: it is not nearly at its end.
-const WALK: u64 = 10_000;
-
 /// What is still to be told.
 #[derive(Debug)]
 pub(crate) struct Changes {
     cursor: Weak<()>,
-    line: VecDeque<Touched>,
-    waiting: HashSet<Touched>,
-    walks: u64,
+    turns: Turns<Touched>,
     /// Up to where entries of logs were told.
     pub(crate) told: HashMap<LogId, Seq>,
     pub(crate) names: HashMap<u64, RealmId>,
@@ -70,9 +66,7 @@ impl Changes {
     pub(crate) fn new(cursor: &ExportCursor) -> Self {
         Self {
             cursor: Arc::downgrade(&cursor.0),
-            line: VecDeque::new(),
-            waiting: HashSet::new(),
-            walks: 0,
+            turns: Turns::new(),
             told: HashMap::new(),
             names: HashMap::new(),
             is_walking_delayed: false,
@@ -89,29 +83,18 @@ impl Changes {
     }
 
     pub(crate) fn add(&mut self, row: Touched) {
-        if self.waiting.insert(row.clone()) {
-            self.walks += u64::from(row.is_walk());
-            self.line.push_back(row);
-        }
+        self.turns.add(row);
     }
 
     pub(crate) fn next(&mut self) -> Option<Touched> {
-        let row = self.line.pop_front()?;
-        self.waiting.remove(&row);
-        self.walks -= u64::from(row.is_walk());
-        Some(row)
+        self.turns.next()
     }
 
     /// About how many rows are left; `entries` tells how many of a log are after a seq.
     pub(crate) fn left(&self, entries: impl Fn(LogId, Seq) -> u64) -> u64 {
-        let rows = self.line.len() as u64 + self.walks * WALK;
-        if rows >= WALK {
-            return rows;
-        }
-        let logs = self.line.iter().filter_map(|row| match row {
-            Touched::Log(log) => Some(entries(*log, self.told.get(log).copied().unwrap_or(0))),
-            _ => None,
-        });
-        rows + logs.sum::<u64>()
+        self.turns.left(|row| match row {
+            Touched::Log(log) => entries(*log, self.told.get(log).copied().unwrap_or(0)),
+            _ => 0,
+        })
     }
 }

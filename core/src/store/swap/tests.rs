@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::super::state::tests::{realm, spec};
-use super::super::types::Bounds;
+use super::super::types::{Append, Bounds, QueueId, QueueRecord};
 use super::super::{LogId, MemoryStore};
 use super::*;
-use crate::clock::TestClock;
-use crate::model::Message;
+use crate::clock::{TestClock, Timestamp};
+use crate::model::{Message, MessageId};
 
 const ALL: PageLimit = PageLimit {
     entries: usize::MAX,
@@ -122,7 +122,12 @@ async fn a_change_that_is_given_up_anywhere_leaves_the_old_store_at_work() {
         let old = store.current();
         let (new, clock) = (FaultyStore::new(memory()), TestClock::new());
         new.late(Some((clock.clone(), Duration::from_secs(1))));
-        let mut change = Box::pin(store.swap_to(new.clone(), false, "there", || Ok(())));
+        let mut is_known = false;
+        let known = || {
+            is_known = true;
+            Ok(())
+        };
+        let mut change = Box::pin(store.swap_to(new.clone(), false, "there", known));
         let mut context = Context::from_waker(Waker::noop());
         // Every answer of the new store comes late; after so many it is given up.
         let mut is_over = false;
@@ -138,6 +143,15 @@ async fn a_change_that_is_given_up_anywhere_leaves_the_old_store_at_work() {
             return;
         }
         drop(change);
+        if is_known {
+            new.late(None);
+            assert!(
+                !Arc::ptr_eq(&store.current(), &old),
+                "what is known has happened"
+            );
+            assert_eq!(waiting(&store, record.queue).await, [1, 2, 3]);
+            continue;
+        }
         assert!(Arc::ptr_eq(&store.current(), &old));
         assert_eq!(waiting(&store, record.queue).await, [1, 2, 3]);
         store

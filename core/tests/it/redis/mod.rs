@@ -3,8 +3,13 @@
 pub mod cluster;
 #[cfg(unix)]
 mod crash;
+#[cfg(unix)]
+mod fallback;
+mod merge;
 mod relay;
 mod rig;
 mod same;
 pub mod server;
+#[cfg(unix)]
+mod swap;
 mod troubles;

@@ -12,8 +12,9 @@ use restante::clock::SystemClock;
 use restante::store::{Bounds, RedisOptions, RedisStore};
 
 /// Ends the server when its input ends, however the test's process ends.
-const KEEPER: &str =
-    r#"redis-server "$@" & server=$!; echo "pid $server"; cat >/dev/null; kill -9 $server; wait"#;
+/// It says its number before its first word.
+const KEEPER: &str = r#"sh -c 'echo "pid $$"; exec redis-server "$@"' redis-server "$@" & server=$!
+    cat >/dev/null; kill -9 $server; wait"#;
 
 pub struct RedisServer {
     pub port: u16,

@@ -3,8 +3,8 @@
 pub mod crash;
 mod files;
 mod full;
-mod load;
+pub mod load;
 pub mod process;
-mod swap;
+pub mod swap;
 #[cfg(target_os = "linux")]
 mod sync;

@@ -61,17 +61,8 @@ end
 
 local function push(L, item)
   if L.f == L.h then L.le = nil end
-  local flags = item.guaranteed and GUARANTEED or 0
   local seq = L.h + 1
-  if item.expires > 0 then
-    if not L.le or item.expires >= L.le then
-      L.le = item.expires
-    else
-      flags = flags + STRAGGLER
-      zput(L, 's', num(seq), item.expires)
-    end
-    if not L.w or item.expires < L.w then wake(L, item.expires) end
-  end
+  local flags = line_up(L, seq, item.expires) + (item.guaranteed and GUARANTEED or 0)
   if (seq - 1) % PIECE == 0 then
     flush(L)
     call('ZADD', P .. 'hp:' .. L.id, L.g, pad(piece_of(seq)))

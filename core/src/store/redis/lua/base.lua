@@ -31,6 +31,17 @@ local function finish(answer)
   return answer
 end
 
+-- While a writer copies the realm it notes what changes, each row once until that is told: `ch`, in the
+-- order of the first change. Names: l log, q queue, x exception, X all of a queue, g dead letter, d delayed,
+-- m instance, u user's id, R all but logs and queues.
+local COPIED = false
+
+local function note(row)
+  if not COPIED then return end
+  call('ZADD', P .. 'ch', 'NX', call('HINCRBY', W, 'x', 1), row)
+  call('PEXPIRE', P .. 'ch', KEPT)
+end
+
 -- Absent texts are '-', others begin with '+'.
 local function opt(text)
   if text and string.sub(text, 1, 1) == '+' then return string.sub(text, 2) end
@@ -79,6 +90,7 @@ end
 local function save()
   for id, L in pairs(logs) do
     if L and L.dirty then
+      note('l:' .. id)
       L.dirty, L.id = nil, nil
       put('l:' .. id, L)
       L.id = id
@@ -197,6 +209,8 @@ local function put_queue(Q)
   local id, before = Q.id, Q.before
   Q.id, Q.before = nil, nil
   put('q:' .. id, Q)
+  note('l:' .. Q.lg)
+  note('q:' .. id)
   Q.id, Q.before = id, before
 end
 

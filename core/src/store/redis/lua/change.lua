@@ -45,6 +45,7 @@ local function except(at)
   state.s = ARGV[at + 7] == '1'
   if is_known then
     call('HSET', P .. 'x:' .. Q.id, num(seq), mp(state))
+    note('x:' .. Q.id .. ':' .. num(seq))
   else
     put_exception(Q, seq, state, message)
   end

@@ -8,6 +8,7 @@ local function hold(id, due, owner, message)
   call('ZADD', P .. 'y', due, place)
   call('HSET', P .. 'yi', id, place)
   call('HSET', P .. 'yb', id, mp({ owner, message }))
+  note('d:' .. id)
 end
 
 local function is_held(id)
@@ -20,6 +21,7 @@ local function drop_held(id)
   call('ZREM', P .. 'y', place)
   call('HDEL', P .. 'yi', id)
   call('HDEL', P .. 'yb', id)
+  note('d:' .. id)
   local m = meta()
   m.d = m.d - 1
 end

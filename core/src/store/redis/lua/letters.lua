@@ -5,6 +5,7 @@ local function put_letter(id, letter, message)
   call('HSET', P .. 'gm', id, message)
   call('ZADD', P .. 'gi', 0, id)
   call('ZADD', P .. 'ga', letter.at, id)
+  note('g:' .. id)
 end
 
 local function take_letter(id)
@@ -15,6 +16,7 @@ local function take_letter(id)
   call('HDEL', P .. 'gm', id)
   call('ZREM', P .. 'gi', id)
   call('ZREM', P .. 'ga', id)
+  note('g:' .. id)
   return mu(packed), message
 end
 

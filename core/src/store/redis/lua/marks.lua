@@ -83,8 +83,10 @@ local function set_number(instance, number, id, now, idle)
   mark.ms = runs
   mark.us = max(mark.us, now)
   mark.new = mark.new or {}
-  mark.new[mark.c % IDS] = num(number) .. ' ' .. id
-  mark.c = mark.c + 1
+  if id then
+    mark.new[mark.c % IDS] = num(number) .. ' ' .. id
+    mark.c = mark.c + 1
+  end
 end
 
 local function end_instances(now, idle, most, budget)
@@ -105,6 +107,7 @@ end
 local function set_uid(uid, id, now)
   call('HSET', P .. 'u', uid, num(now) .. ' ' .. id)
   call('RPUSH', P .. 'ul', num(now) .. ' ' .. uid)
+  note('u:' .. uid)
 end
 
 local function end_uids(now, span, most, budget)
@@ -115,6 +118,8 @@ local function end_uids(now, span, most, budget)
     local at, uid = string.match(oldest, '^(%d+) (.*)$')
     if now - tonumber(at) < span and call('LLEN', P .. 'ul') <= most then break end
     call('LPOP', P .. 'ul')
+    local m = meta()
+    m.up = (m.up or 0) + 1
     local kept = call('HGET', P .. 'u', uid)
     if kept and string.match(kept, '^(%d+)') == at then call('HDEL', P .. 'u', uid) end
     ended = ended + 1
@@ -130,10 +135,11 @@ local function save_marks()
         fields[#fields + 1] = place
         fields[#fields + 1] = text
       end
-      call('HSET', P .. 'in:' .. instance, unpack(fields))
+      if #fields > 0 then call('HSET', P .. 'in:' .. instance, unpack(fields)) end
       mark.new = nil
       call('SET', P .. 'i:' .. instance, mp(mark))
       call('ZADD', P .. 'il', mark.us, instance)
+      note('m:' .. instance)
     end
   end
 end

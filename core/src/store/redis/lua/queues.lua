@@ -122,6 +122,9 @@ end
 
 local function purge_letters()
   local count = call('ZCARD', P .. 'ga')
+  if COPIED then
+    for _, id in ipairs(call('ZRANGE', P .. 'gi', 0, -1)) do note('g:' .. id) end
+  end
   call('UNLINK', P .. 'g', P .. 'gm', P .. 'gi', P .. 'ga')
   return num(count)
 end
@@ -153,6 +156,8 @@ local function purge_realm()
   if is_over then
     call('UNLINK', P .. 'xe', P .. 'wk', P .. 'm')
     M = nil
+    -- Told before all that comes after it.
+    if COPIED then call('ZADD', P .. 'ch', 0, 'R') end
   end
   return num(count) .. (is_over and ' 0' or ' 1')
 end

@@ -6,6 +6,18 @@
 
 local TRIM, TRIM_PIECES = 2000, 64
 
+-- Where an entry stands by its expiry: in line, or as a straggler with this flag.
+local function line_up(L, seq, expires)
+  if expires == 0 then return 0 end
+  if not L.w or expires < L.w then wake(L, expires) end
+  if not L.le or expires >= L.le then
+    L.le = expires
+    return 0
+  end
+  zput(L, 's', num(seq), expires)
+  return STRAGGLER
+end
+
 -- Set by the scripts that need them.
 local MAX, DROPS = 1, false
 
@@ -179,6 +191,7 @@ local function take_exception(Q, seq)
   call('ZREM', P .. 'xs:' .. Q.id, place)
   call('ZREM', P .. 'xd:' .. Q.id, place)
   if state.ex > 0 then call('ZREM', P .. 'xe', Q.id .. ':' .. name) end
+  note('x:' .. Q.id .. ':' .. name)
   Q.xn, Q.xb = Q.xn - 1, Q.xb - state.sz
   return state, message
 end
@@ -191,10 +204,12 @@ local function put_exception(Q, seq, state, message)
   call('ZADD', P .. 'xs:' .. Q.id, seq, place)
   call('ZADD', P .. 'xd:' .. Q.id, state.d, place)
   if state.ex > 0 then call('ZADD', P .. 'xe', state.ex, Q.id .. ':' .. name) end
+  note('x:' .. Q.id .. ':' .. name)
   Q.xn, Q.xb = Q.xn + 1, Q.xb + state.sz
 end
 
 local function drop_exceptions(Q)
+  if Q.xn > 0 then note('X:' .. Q.id) end
   call('UNLINK', P .. 'x:' .. Q.id, P .. 'xm:' .. Q.id, P .. 'xs:' .. Q.id, P .. 'xd:' .. Q.id)
   Q.xn, Q.xb = 0, 0
 end
@@ -209,6 +224,7 @@ local function remove_log(L)
   end
   for index = L.fp, piece_of(L.h) do call('UNLINK', P .. 'h:' .. id .. ':' .. index) end
   call('HDEL', P .. 'lk', L.k)
+  note('l:' .. id)
   logs[id] = false
 end
 
@@ -220,6 +236,7 @@ local function remove_queue(L, Q)
   call('UNLINK', P .. 'd:' .. Q.id, P .. 'q:' .. Q.id)
   call('HDEL', P .. 'qn', Q.lg .. '|' .. Q.kd .. '|' .. Q.nm)
   call('ZREM', P .. 'qs', Q.id)
+  note('q:' .. Q.id)
   L.nq = L.nq - 1
   if L.nq == 0 then remove_log(L) else trim(L) end
 end

@@ -141,6 +141,7 @@ impl<S: Subject> Pair<S> {
         while self.copy(FEW) > 0 {}
         if let Some((target, _)) = self.copy.take() {
             now(target.store().end_import()).unwrap();
+            now(target.store().lead()).unwrap();
             self.subject = target;
             self.model.counters = StoreCounters::default();
             self.compare();

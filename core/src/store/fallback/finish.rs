@@ -1,0 +1,240 @@
+//! The end of a merge: what became of the entries that were brought over, dead letters, delayed
+//! messages, and what is remembered of producers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::Result;
+use crate::clock::Timestamp;
+use crate::model::{Key, RealmId};
+
+use super::super::record::{ExceptionRecord, LetterRecord, ReaderRecord, Record};
+use super::super::types::{
+    Append, Appended, Burial, Exception, LogId, QueueChange, QueueId, QueueKind, QueueRecord,
+    QueueSettings, QueueSpec, Seq,
+};
+use super::{BITE, Merged, Merging, Moved, Reader, unfit};
+
+impl Merging {
+    /// Does what is known only when everything has come: what was settled is, exceptions have their
+    /// attempts, dead letters are dead.
+    ///
+    /// # Errors
+    /// What the other store says.
+    pub async fn finish(mut self, now: Timestamp) -> Result<Merged> {
+        let there = self.to.queues().await?;
+        for reader in std::mem::take(&mut self.readers).into_values() {
+            self.finish_queue(&reader, &there, now).await?;
+        }
+        for letter in std::mem::take(&mut self.letters).into_values() {
+            self.bury(letter, &there, now).await?;
+        }
+        for row in std::mem::take(&mut self.delayed).into_values() {
+            let realm = self.realm(row.realm)?;
+            let mut item = Append::new(realm, row.message, Vec::new());
+            (item.due, item.owner) = (Some(Timestamp(row.due)), row.owner);
+            item.mark = Some((format!("stand-in d{}", row.realm).into(), item.message.id.0));
+            self.merged.messages += u64::from(!self.put(item).await?.duplicate);
+        }
+        let mut marks: HashMap<u64, Vec<Record>> = HashMap::new();
+        for ((realm, _), mark) in std::mem::take(&mut self.marks) {
+            marks.entry(realm).or_default().push(mark);
+        }
+        for (realm, mut marks) in marks {
+            let realm = self.realm(realm)?;
+            // The oldest first.
+            marks.sort_by_key(|mark| match mark {
+                Record::Uid { at, .. } => *at,
+                _ => 0,
+            });
+            while !marks.is_empty() {
+                let rest = marks.split_off(marks.len().min(BITE));
+                self.to.remember(&realm, marks).await?;
+                marks = rest;
+            }
+        }
+        Ok(self.merged)
+    }
+
+    fn realm(&self, number: u64) -> Result<RealmId> {
+        let realm = self.realms.get(&number).cloned();
+        realm.ok_or_else(|| unfit("its realm is unknown"))
+    }
+
+    async fn put(&self, item: Append) -> Result<Appended> {
+        let mut answers = self.to.append(vec![item]).await?;
+        answers.pop().ok_or_else(|| unfit("no answer"))?
+    }
+
+    async fn finish_queue(
+        &mut self,
+        reader: &Reader,
+        there: &[QueueRecord],
+        now: Timestamp,
+    ) -> Result<()> {
+        let (told, target) = (&reader.told, reader.target);
+        let source = self.logs.get(&told.log);
+        let source = source.ok_or_else(|| unfit("the log of a queue is unknown"))?;
+        let (mut settled, mut excepted, mut sent) = (Vec::new(), Vec::new(), None);
+        for moved in &source.moved {
+            let row = self.exceptions.remove(&(told.queue, moved.seq));
+            let Some(to) = moved.to else {
+                continue;
+            };
+            if let Some(row) = row {
+                excepted.push(state(&row, to));
+            } else if !is_waiting(told, moved) {
+                settled.push(to);
+            } else if moved.seq <= told.sent {
+                sent = Some(to);
+            }
+        }
+        let others = others(there, source.target, target);
+        let of_queue = (told.queue, 0)..=(told.queue, Seq::MAX);
+        let rest: Vec<Seq> = self
+            .exceptions
+            .range(of_queue)
+            .map(|((_, seq), _)| *seq)
+            .collect();
+        let (realm, log) = (source.realm.clone(), source.target);
+        for seq in rest {
+            let Some(row) = self.exceptions.remove(&(told.queue, seq)) else {
+                continue;
+            };
+            let mut item = Append::new(
+                realm.clone(),
+                row.message.clone(),
+                log.into_iter().collect(),
+            );
+            item.skip = others.clone();
+            item.mark = Some((format!("stand-in x{}", told.queue).into(), seq));
+            if let Some(placed) = self.put(item).await?.placed.first() {
+                self.merged.messages += 1;
+                excepted.push(state(&row, placed.seq));
+            }
+        }
+        for some in settled.chunks(BITE) {
+            self.to.settle(target, some.to_vec()).await?;
+        }
+        for some in excepted.chunks(BITE) {
+            let change = QueueChange {
+                except: some.to_vec(),
+                ..QueueChange::default()
+            };
+            self.to.update(target, change, now).await?;
+        }
+        if sent.is_some() {
+            let change = QueueChange {
+                sent,
+                ..QueueChange::default()
+            };
+            self.to.update(target, change, now).await?;
+        }
+        if told.is_left {
+            self.to.forget(target, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a dead letter of its queue, which may be gone.
+    async fn bury(
+        &mut self,
+        letter: LetterRecord,
+        there: &[QueueRecord],
+        now: Timestamp,
+    ) -> Result<()> {
+        let realm = self.realm(letter.realm)?;
+        let is_it = |record: &&QueueRecord| {
+            let spec = &record.spec;
+            (&spec.realm, &spec.key, spec.kind, &spec.name)
+                == (&realm, &letter.key, letter.kind, &letter.name)
+        };
+        let found = there.iter().find(is_it);
+        let (queue, log) = match found {
+            Some(record) => (record.queue, record.log),
+            None => {
+                self.open_for(&realm, &letter.key, letter.kind, &letter.name, now)
+                    .await?
+            }
+        };
+        let mut item = Append::new(realm, letter.message, vec![log]);
+        item.skip = others(there, Some(log), queue);
+        item.mark = Some((format!("stand-in g{}", letter.queue).into(), letter.seq));
+        if let Some(placed) = self.put(item).await?.placed.first() {
+            let change = QueueChange {
+                bury: vec![Burial {
+                    seq: placed.seq,
+                    attempts: letter.attempts,
+                    reason: letter.reason,
+                    first_error: letter.first_error,
+                    last_error: letter.last_error,
+                }],
+                ..QueueChange::default()
+            };
+            self.to
+                .update(queue, change, Timestamp(letter.dead_at))
+                .await?;
+            self.merged.dead_letters += 1;
+        }
+        if found.is_none() {
+            self.to.forget(queue, true).await?;
+        }
+        Ok(())
+    }
+
+    async fn open_for(
+        &self,
+        realm: &RealmId,
+        key: &Key,
+        kind: QueueKind,
+        name: &Arc<str>,
+        now: Timestamp,
+    ) -> Result<(QueueId, LogId)> {
+        let spec = QueueSpec {
+            realm: realm.clone(),
+            key: key.clone(),
+            kind,
+            name: name.clone(),
+            settings: QueueSettings {
+                durable: true,
+                ..QueueSettings::default()
+            },
+        };
+        let opened = self.to.open(spec, now).await?;
+        Ok((opened.queue, opened.log))
+    }
+}
+
+/// The other readers of a log.
+fn others(there: &[QueueRecord], log: Option<LogId>, but: QueueId) -> Vec<QueueId> {
+    let readers = there.iter().filter(|record| Some(record.log) == log);
+    let readers = readers.map(|record| record.queue);
+    readers.filter(|queue| *queue != but).collect()
+}
+
+fn state(row: &ExceptionRecord, seq: Seq) -> Exception {
+    Exception {
+        seq,
+        attempts: row.attempts,
+        failures: row.failures,
+        returns: row.returns,
+        due: Timestamp(row.due),
+        first_error: row.first_error.clone(),
+        last_error: row.last_error.clone(),
+        suspect: row.suspect,
+    }
+}
+
+/// Whether an entry was not settled in its turn yet.
+fn is_waiting(queue: &ReaderRecord, entry: &Moved) -> bool {
+    let is_owned = queue.settings.durable || entry.seq <= queue.owned;
+    let number = match (is_owned, entry.guaranteed) {
+        (true, _) => entry.seq,
+        (false, Some(number)) => (queue.owned + number).saturating_sub(queue.owned_guaranteed),
+        (false, None) => return false,
+    };
+    let end = queue.shut.map_or(u64::MAX, |(number, _)| number);
+    let at = queue.done.partition_point(|run| run.1 < number);
+    let is_done = queue.done.get(at).is_some_and(|run| run.0 <= number);
+    entry.seq > queue.joined && number > queue.low && number <= end && !is_done
+}

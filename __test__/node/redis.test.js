@@ -59,14 +59,13 @@ test('without a Redis the start is refused, and close ends at once', async (t) =
 
 test('close ends in time when Redis went away under a running server', async (t) => {
   const redis = await startRedis(t);
-  const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, storage: 'redis', storage_options: { url: redis.url } });
-  const { port } = await server.start();
-  const p = await new restante.Factory({ host: '127.0.0.1', port, logger: quiet }).createProducer('orders');
+  const { server, consumer, producer } = await startServer(t, { storage: 'redis', storage_options: { url: redis.url } });
+  const c = await consumer('billing');
+  await c.subscribe('paid', () => {}, durable);
+  const p = await producer('orders');
   await redis.stop();
-  const pending = p.produce('paid', 1, { guaranteed: true }).catch(() => {});
+  await assert.rejects(p.produce('paid', 1, { confirm: true, timeout: '1s' }));
   await within(15_000, server.stop({ timeout: '2s' }), 'stop');
-  await p.close({ timeout: 0 });
-  await pending;
 });
 
 test('a Redis that evicts is a warning, and a refusal with strict', async (t) => {

@@ -4,8 +4,8 @@
 //! Knows no store; called by the server's assembly. What keeps its numbers needs none of this.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{Broker, admin};
@@ -15,13 +15,19 @@ use crate::store::QueueRecord;
 /// How long what sessions settled last may take to reach the old store.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Takes nothing new until it is dropped, and closes whoever was refused.
-struct Moving<'a>(&'a Arc<Broker>);
+/// When queues are looked at again after that, each time after the one before.
+const LOOKS: [Duration; 3] = [
+    Duration::from_millis(500),
+    Duration::from_secs(2),
+    Duration::from_secs(10),
+];
+
+/// Takes nothing new until it is dropped.
+struct Moving<'a>(&'a Broker);
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
         self.0.is_moving.store(false, Ordering::Release);
-        kick(self.0);
     }
 }
 
@@ -53,5 +59,24 @@ pub(super) async fn begin<T>(
     broker.load(records);
     broker.delayed_bell.notify_one();
     drop(moving);
+    tokio::spawn(look_again(Arc::downgrade(broker)));
     Ok(done)
+}
+
+/// Sessions that are closed and come back at once may find couriers that are about to end: they look
+/// at what was given back once more, when that is over.
+async fn look_again(broker: Weak<Broker>) {
+    for pause in LOOKS {
+        let Some(strong) = broker.upgrade() else {
+            return;
+        };
+        let clock = strong.clock().clone();
+        drop(strong);
+        clock.sleep_until(clock.elapsed() + pause).await;
+        let realms = broker.upgrade().map(|broker| broker.realms());
+        for realm in realms.into_iter().flatten() {
+            let slots: Vec<_> = realm.state.lock().slots.values().cloned().collect();
+            slots.iter().for_each(|slot| slot.queue.wake());
+        }
+    }
 }

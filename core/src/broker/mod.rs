@@ -206,6 +206,10 @@ impl Broker {
         socket_id: &str,
         outbox: Arc<dyn Outbox>,
     ) -> Arc<Member> {
+        if self.is_moving.load(Ordering::Acquire) {
+            // It comes back when the other store leads.
+            outbox.close();
+        }
         let realm = self.realm(realm);
         let session = SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1);
         let member = Arc::new(Member::new(

@@ -123,7 +123,7 @@ fn admit(
     batch: &mut Batch,
     request: &PublishRequest<'_>,
 ) -> Result<Arc<RouteSet>> {
-    if broker.refuses() {
+    if broker.refuses(member) {
         let text = "the server is stopping, try again elsewhere or later";
         return Err(Error::new(ErrorKind::ShuttingDown, text));
     }

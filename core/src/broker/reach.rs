@@ -48,9 +48,14 @@ impl Broker {
         self.is_closing.load(Ordering::Acquire)
     }
 
-    /// It takes nothing new at this moment.
-    pub(super) fn refuses(&self) -> bool {
-        self.is_closing() || self.is_moving.load(Ordering::Acquire)
+    /// It takes nothing new at this moment. Whoever asks while another store takes over is closed, so
+    /// that it comes back and asks again.
+    pub(super) fn refuses(&self, member: &Member) -> bool {
+        let is_moving = self.is_moving.load(Ordering::Acquire);
+        if is_moving {
+            member.outbox().close();
+        }
+        self.is_closing() || is_moving
     }
 
     pub(super) fn left(&self) {

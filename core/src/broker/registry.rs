@@ -10,6 +10,9 @@ use super::request::SubscribeRequest;
 use super::subscribe::identity;
 use crate::model::{ConsumerName, Key};
 
+/// A consumer's table beyond this gives room back when most of its subscriptions have ended.
+const ROOMY: usize = 64;
+
 /// Who subscribes by one consumer id or group to one key, connected or not.
 #[derive(Default)]
 pub(super) struct Users {
@@ -76,7 +79,7 @@ impl State {
                 if let Some(left) = self.not_used(&before.request)
                     && slot_key(request).as_ref() != Some(&left)
                 {
-                    self.renamed.insert(left);
+                    self.rename(left);
                 }
             }
             None => self.watch(name, key),
@@ -96,9 +99,14 @@ impl State {
         key: &Key,
     ) -> Option<Arc<SubscribeRequest>> {
         let consumer = self.consumers.get_mut(name)?;
-        let request = consumer.subscriptions.swap_remove(key)?.request;
-        let left = self.not_used(&request);
-        self.renamed.extend(left);
+        let kept = &mut consumer.subscriptions;
+        let request = kept.swap_remove(key)?.request;
+        if kept.capacity() > ROOMY && kept.len() < kept.capacity() / 4 {
+            kept.shrink_to(kept.len() * 2);
+        }
+        if let Some(left) = self.not_used(&request) {
+            self.rename(left);
+        }
         self.unwatch(name, key);
         Some(request)
     }
@@ -106,7 +114,14 @@ impl State {
     /// A name does not subscribe by a queue any more, whatever the live tables know of it.
     pub(super) fn leave_queue(&mut self, name: &ConsumerName, slot_key: &SlotKey) {
         if self.no_user(name, slot_key) {
-            self.renamed.insert(slot_key.clone());
+            self.rename(slot_key.clone());
+        }
+    }
+
+    /// The names of a queue are to be written, unless it has ended with its last one.
+    fn rename(&mut self, slot_key: SlotKey) {
+        if self.slots.contains_key(&slot_key) || self.users.contains_key(&slot_key) {
+            self.renamed.insert(slot_key);
         }
     }
 

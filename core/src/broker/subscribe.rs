@@ -128,7 +128,7 @@ fn enlist(
 ) -> Result<(Arc<Listener>, SubscribeRequest, Option<QueueSpec>, Mail)> {
     let realm = member.realm_state();
     let mut state = realm.state.lock();
-    if broker.refuses() || member.has_left() {
+    if broker.refuses(member) || member.has_left() {
         return Err(stopped());
     }
     check_rights(broker, member, &request)?;

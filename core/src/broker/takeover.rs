@@ -113,7 +113,7 @@ pub(super) fn replace(broker: &Arc<Broker>, older: &Arc<Member>, name: &Consumer
 }
 
 fn may_register(broker: &Broker, member: &Member, is_anonymous: bool) -> Result<()> {
-    if broker.refuses() {
+    if broker.refuses(member) {
         return Err(Error::new(
             ErrorKind::ShuttingDown,
             "the server is stopping",

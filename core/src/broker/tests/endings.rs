@@ -7,7 +7,7 @@ use super::harness::*;
 use crate::ErrorKind;
 use crate::broker::*;
 use crate::model::*;
-use crate::store::Store;
+use crate::store::{Bounds, Store};
 
 fn unsubscribe(what: &str, purge: bool) -> UnsubscribeRequest {
     UnsubscribeRequest {
@@ -325,4 +325,27 @@ async fn after_a_restart_a_name_comes_back_to_the_queue_it_subscribed_by_last() 
     let queues = world.store.queues().await.unwrap();
     let names: Vec<&str> = queues.iter().map(|queue| &*queue.spec.name).collect();
     assert_eq!(names, ["c"], "the other queue waits for its own end");
+}
+
+#[tokio::test]
+async fn subscriptions_past_the_bound_leave_nothing_behind_when_they_end() {
+    let world = world_with(
+        |config| config.guaranteed_subscriptions = 3,
+        Bounds::default(),
+    )
+    .await;
+    let consumer = world.consumer("c").await;
+    for n in 0..500 {
+        let request = wish("c", &format!("x{n}"));
+        consumer.subscribe(request).await.unwrap();
+    }
+    for n in 0..500 {
+        let end = unsubscribe(&format!("x{n}"), false);
+        let ended = world.broker.unsubscribe(&consumer.member, end);
+        assert_eq!(ended.await.unwrap().removed, 1);
+    }
+    let state = consumer.member.realm_state().state.lock();
+    assert!(state.renamed.is_empty() && state.users.is_empty() && state.slots.is_empty());
+    let kept = &state.consumers[&ConsumerName::parse("c").unwrap()].subscriptions;
+    assert!(kept.is_empty() && kept.capacity() < 200);
 }

@@ -64,7 +64,7 @@ struct Gate {
     /// Who is told what other brokers do.
     hear: Option<Hear>,
     /// Logs with numbers from here on were in a store before this one.
-    stale: u64,
+    stale: Option<u64>,
 }
 
 impl Gate {
@@ -128,7 +128,7 @@ impl SwapStore {
                 counted: StoreCounters::default(),
                 held: None,
                 hear: None,
-                stale: u64::MAX,
+                stale: None,
             }),
             clock,
             is_swapping: AtomicBool::new(false),
@@ -288,7 +288,7 @@ impl SwapStore {
         let done = last.await?;
         let (old, held) = {
             let mut gate = self.gate.write();
-            gate.stale = stale;
+            gate.stale = Some(stale);
             (gate.lead(new), gate.held.as_mut().map(std::mem::take))
         };
         // Who asked hears that nobody answers.

@@ -44,7 +44,7 @@ impl Store for SwapStore {
     fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>> {
         let gate = self.gate.read();
         let mut logs = batch.iter().flat_map(|item| &item.logs);
-        if logs.any(|log| log.0 >= gate.stale) {
+        if logs.any(|log| gate.stale.is_some_and(|stale| log.0 >= stale)) {
             return Pending::ready(Err(replaced()));
         }
         Self::call_at(&gate, move |store| store.append(batch))

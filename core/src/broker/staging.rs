@@ -354,11 +354,15 @@ impl Feeds {
         let Some(key) = keys.find(|key| key.log() == Some(placed.log)) else {
             return;
         };
+        // Of what no queue had room for the log has nothing.
+        if placed.queued == 0 {
+            return;
+        }
         match self.ends.iter_mut().find(|(_, log, _)| *log == placed.log) {
             Some((_, _, end)) => *end = placed.seq,
             None => self.ends.push((key.clone(), placed.log, placed.seq)),
         }
-        if placed.queued == 0 || key.attached.len() == 0 {
+        if key.attached.len() == 0 {
             return;
         }
         let feed = self.logs.entry(placed.log).or_insert_with(|| Feed {

@@ -471,3 +471,32 @@ async fn what_was_stored_for_a_durable_subscription_comes_though_it_is_plain_by_
     ])
     .await;
 }
+
+#[tokio::test]
+async fn what_a_full_queue_refuses_lets_no_later_copy_go_before_an_earlier_one() {
+    let bounds = Bounds {
+        max_queued: 2,
+        ..Bounds::default()
+    };
+    let numbered = Item {
+        mark: Some(Mark::Number),
+        confirm: false,
+        ..plain(0)
+    };
+    live_in(
+        bounds,
+        vec![
+            connect(2, 0),
+            subscribe(2, 1, 3, DURABLE, 1),
+            Op::Restart { crashed: false },
+            connect(0, 0),
+            produce(0, &[plain(0)]),
+            subscribe(0, 3, 3, (Who::Own, false, true), 1),
+            subscribe(0, 0, 1, OWN, 1),
+            produce(0, &[numbered, kept(1)]),
+            connect(0, 0),
+            connect(0, 0),
+        ],
+    )
+    .await;
+}

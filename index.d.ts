@@ -264,7 +264,7 @@ export interface ProduceOptions {
   /** To every connected member of the realm, or of `group`. */
   broadcast?: 'realm' | 'group' | boolean;
   group?: string;
-  /** Your own id: a second message with it is answered `duplicate`. */
+  /** Your own id: what is stored under it is stored once, and a second one is answered `duplicate` (five minutes). A message that nothing stores leaves no mark (P16). */
   id?: string;
   /** At most 8 KiB. */
   headers?: Record<string, string>;

@@ -61,13 +61,25 @@ function parse() {
   if (rest.length > 0) throw new Error(USAGE);
   const { env } = process;
   const { port, host, ...more } = which(values);
-  return { options: { ...more, port: values.port ?? env.RESTANTE_PORT ?? env.TYO_MQ_PORT ?? port, host: values.host ?? env.RESTANTE_HOST ?? env.TYO_MQ_HOST ?? host } };
+  return { options: { ...more, port: values.port ?? (env.RESTANTE_PORT || env.TYO_MQ_PORT || port), host: values.host ?? (env.RESTANTE_HOST || env.TYO_MQ_HOST || host) } };
+}
+
+/** The object that `--options` says as JSON. */
+function parsed(text) {
+  let options = null;
+  try {
+    options = JSON.parse(text);
+  } catch {
+    // Said below, as for what is JSON and no object.
+  }
+  if (options === null || typeof options !== 'object' || Array.isArray(options)) throw new Error(`--options must be a JSON object, not ${text}`);
+  return options;
 }
 
 /** The options that were given, with the store that flags and variables name. */
 function which(values) {
   const { env } = process;
-  const { store, storageOptions, ...more } = JSON.parse(values.options ?? env.RESTANTE_OPTIONS ?? '{}');
+  const { store, storageOptions, ...more } = parsed(values.options ?? (env.RESTANTE_OPTIONS || '{}'));
   const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
   const said = {};
   const given = { ...values, filename: values.filename ?? values.file };

@@ -23,7 +23,7 @@ const PLACES = {
   },
   async redis() {
     const redis = await redisServer();
-    return { fresh: () => ({ storage: 'redis', storage_options: { url: redis.url, prefix: unique('s') } }), close: () => redis.close() };
+    return { fresh: () => ({ storage: 'redis', storage_options: { url: redis.url, prefix: unique('s'), lease: '2s' } }), close: () => redis.close() };
   },
 };
 

@@ -9,7 +9,7 @@ const IORedis = require('ioredis').default ?? require('ioredis');
 const { createClient } = require('redis');
 const restante = require('../..');
 const { startRedis } = require('../helpers/redis');
-const { quiet, startServer, inbox, until } = require('./helpers');
+const { quiet, startServer, inbox, until, within } = require('./helpers');
 
 const durable = { durable: true, ack: true };
 
@@ -112,4 +112,11 @@ test('a client that throws, hangs or answers nonsense is trouble of the store an
     assert.ok(outcome === 1 || outcome === 'config' || outcome.startsWith('store_'), outcome);
     await refusing.stop();
   }
+});
+
+test('a client that never answers is a start that fails in time (P32)', async () => {
+  const client = { sendCommand: () => new Promise(() => {}) };
+  const server = new restante.Server({ storage: 'redis', storage_options: { client }, store_timeout: '300ms', logger: quiet });
+  await within(5000, assert.rejects(server.start(0), { code: 'store_unavailable' }), 'the refusal');
+  await within(5000, server.stop(), 'the stop');
 });

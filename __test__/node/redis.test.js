@@ -76,3 +76,18 @@ test('a Redis that evicts is a warning, and a refusal with strict', async (t) =>
   const strict = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, storage: 'redis', storage_options: { ...storage_options, strict: true } });
   await assert.rejects(strict.start(), { code: 'config', message: /allkeys-lru/ });
 });
+
+test('a Redis that comes back empty costs what waited, not the subscription of who is connected (P31)', async (t) => {
+  const redis = await startRedis(t, '--appendonly', 'no');
+  const { consumer, producer } = await startServer(t, { storage: 'redis', storage_options: { url: redis.url } });
+  const [c, p] = [await consumer('c'), await producer('p')];
+  const box = inbox();
+  await c.subscribe('p', 'e', box.handler, { durable: true, ack: true });
+  await p.produce('e', 'before', { confirm: true });
+  await box.grown(1);
+  await redis.stop();
+  await redis.start();
+  const after = async () => (await p.produce('e', 'after', { confirm: true, timeout: '20s' }).catch(() => ({}))).queued === 1;
+  await until(after, 'the subscription', 30_000);
+  await until(() => box.messages().includes('after'), 'the message');
+});

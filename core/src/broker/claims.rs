@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::Broker;
 use super::listen::{Listener, Slot};
 use super::realm::{Realm, SlotKey, State};
 use super::remembered;
 use super::takeover;
+use super::{Broker, Leave};
 use crate::model::{ConsumerName, RealmId};
 use crate::store::{News, QueueId, QueueRecord};
 
@@ -150,6 +150,28 @@ fn forgotten(realm: &Realm, queue: QueueId) {
     realm.forget(&mut state, &slot_key);
 }
 
+/// The store has lost a queue that is in use, as a Redis does that comes back empty: who is attached is
+/// closed, and subscribes anew when it is back.
+fn lost(broker: &Arc<Broker>, realm: &Realm, queue: QueueId) {
+    let members: Vec<_> = {
+        let state = realm.state.lock();
+        let slot = state.by_queue.get(&queue);
+        let seats = slot.map(|slot| slot.state.lock().seats.clone());
+        let sessions = seats.into_iter().flatten().map(|(session, _)| session);
+        sessions
+            .filter_map(|session| state.members.get(&session).cloned())
+            .collect()
+    };
+    for member in members {
+        tracing::warn!(
+            realm = %realm.id, socket = &**member.socket_id(),
+            "the store has lost a subscription that is used; its session is closed, so that it subscribes again"
+        );
+        member.outbox().close();
+        takeover::leave(broker, &member, Leave::Returned);
+    }
+}
+
 /// What a listener does when another broker has taken its queue: its session ends if it was taken
 /// under the same name (P22), else it waits for the queue.
 pub(super) fn taken(broker: &Arc<Broker>, listener: &Arc<Listener>) -> Arc<dyn Fn() + Send + Sync> {
@@ -187,6 +209,7 @@ async fn look_at_all(broker: Arc<Broker>) {
         .for_each(|record| opened(&broker, record));
     for (realm, queue) in known {
         if !there.contains(&queue) {
+            lost(&broker, &realm, queue);
             forgotten(&realm, queue);
             continue;
         }

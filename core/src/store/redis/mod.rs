@@ -143,7 +143,7 @@ impl RedisStore {
         let opening = lanes.clone();
         let durability = thread
             .run(async move {
-                let durability = start::check(&opening.hub).await?;
+                let durability = start::check_in_time(&opening.hub).await?;
                 notices::start(&opening).await?;
                 opening.load().await?;
                 leads::check(&opening, purpose).await?;

@@ -17,8 +17,20 @@ const OLDEST: (u32, u32) = (5, 0);
 /// No text: whoever makes one of it shows.
 const PROBE: &[u8] = b"\xff\0\r\n1";
 
+/// See [`check`].
+///
+/// # Errors
+/// `store_unavailable` if there is no answer within the time of a call.
+pub(super) async fn check_in_time(hub: &Hub) -> Result<Durability> {
+    let checked = tokio::time::timeout(hub.options.timeout, check(hub)).await;
+    checked.unwrap_or_else(|_| {
+        let message = "Redis, or the client that was given, does not answer";
+        Err(Error::new(ErrorKind::StoreUnavailable, message))
+    })
+}
+
 /// Checks and reports; what an answer survives.
-pub(super) async fn check(hub: &Hub) -> Result<Durability> {
+async fn check(hub: &Hub) -> Result<Durability> {
     let (_, mut link) = hub.links.get().await?;
     let mut warnings = Vec::new();
     version(&mut link).await?;

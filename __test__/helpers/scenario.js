@@ -24,6 +24,7 @@ function scenario(number, sentence, body) {
 function sharedServer(options, store = 'memory') {
   let place;
   const shared = {
+    store,
     get port() {
       return shared.server.port;
     },

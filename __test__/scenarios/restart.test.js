@@ -209,7 +209,10 @@ onEachStore((server) => {
     const second = await consumer(server);
     assert.equal((await second.subscribe(fields)).queued, 3);
     const got = await second.take(`CONSUME-${p.name}-e`, 3);
-    assert.deepEqual(got.map(({ message, delivery_attempt: attempt }) => [message, attempt]), [[0, 2], [1, 1], [2, 1]]);
+    assert.deepEqual(messages(got), [0, 1, 2]);
+    // In Redis all that the killed broker had marked counts as sent, until its lease is over (docs/redis.md).
+    const attempts = server.store === 'redis' ? [2, 2, 2] : [2, 1, 1];
+    assert.deepEqual(got.map(({ delivery_attempt: attempt }) => attempt), attempts);
   });
 
   scenario(65, 'a full queue is full after the kill too', async (t) => {

@@ -20,6 +20,7 @@ mod courier;
 mod delayed;
 mod engine;
 mod forget;
+mod ids;
 mod listen;
 mod matches;
 mod member;

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::engine::{Engine, QueueMetrics};
 use super::forget::Gone;
+use super::ids::Ids;
 use super::listen::{GroupKey, Keeps, KeyEntry, Slot, SlotState};
 use super::matches::Standing;
 use super::member::Member;
@@ -89,7 +90,7 @@ pub(super) struct Consumer {
     /// The age of the next one.
     pub(super) next_age: u64,
     /// Consumer ids it has subscribed with: their queues are its own (P9).
-    pub(super) ids: HashSet<Arc<str>>,
+    pub(super) ids: Ids,
 }
 
 /// A producer name in the live tables.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::attach;
 use super::awareness::{self, Mail};
+use super::ids::Ids;
 use super::listen::Listener;
 use super::matches::{NO_TTL, Standing};
 use super::member::Member;
@@ -398,7 +399,7 @@ impl Consumer {
             offline_since: Elapsed::ZERO,
             subscriptions: indexmap::IndexMap::new(),
             next_age: 0,
-            ids: std::collections::HashSet::new(),
+            ids: Ids::default(),
         }
     }
 }

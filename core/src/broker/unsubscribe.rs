@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::attach;
 use super::awareness::{self, Mail};
 use super::forget::{self, End, Gone};
+use super::ids::Ids;
 use super::member::Member;
 use super::queue;
 use super::realm::{Realm, SlotKey, State};
@@ -162,7 +163,7 @@ fn own_slot(
     id: Option<&ConsumerId>,
 ) -> Option<SlotKey> {
     let ids = state.consumers.get(name).map(|consumer| &consumer.ids);
-    let ids = ids.into_iter().flatten().chain([name.shared()]);
+    let ids = ids.into_iter().flat_map(Ids::iter).chain([name.shared()]);
     let ids = ids.filter(|own| id.is_none_or(|id| id.shared() == *own));
     let mut keys = ids.map(|id| (key.clone(), QueueKind::Consumer, id.clone()));
     keys.find(|key| state.slots.contains_key(key))

@@ -478,11 +478,8 @@ async fn what_a_full_queue_refuses_lets_no_later_copy_go_before_an_earlier_one()
         max_queued: 2,
         ..Bounds::default()
     };
-    let numbered = Item {
-        mark: Some(Mark::Number),
-        confirm: false,
-        ..plain(0)
-    };
+    let mut numbered = plain(0);
+    numbered.mark = Some(Mark::Number);
     live_in(
         bounds,
         vec![

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 'use strict';
 // Builds the addon with cargo and puts it where node-binding/binding.js looks for it.
-//   --dev     a quicker build with symbols (profile `profiling`: thin LTO)
+//   --dev     the same with symbols kept, for profiles (profile `profiling`)
 //   --debug   the quickest build, slow to run
 // Also installed as `restante-build`. Honours CARGO, CARGO_TARGET_DIR.
 const { spawnSync } = require('node:child_process');

@@ -26,6 +26,8 @@ function smallDisk(size) {
 
 numbered('A05', 'a full disk refuses messages and takes acks, then goes on by itself; a kill loses nothing confirmed (P2, P27)', async (t) => {
   const disk = smallDisk(40 * MIB);
+  // Where everything is to be tested, this is too.
+  if (disk === null && process.env.CI) assert.fail('only root may mount a small disk');
   if (disk === null) return t.diagnostic('only root may mount a small disk; the tests of the core limit the size of the file instead');
   const filler = path.join(disk.folder, 'filler');
   fs.writeFileSync(filler, Buffer.alloc(12 * MIB, 1));

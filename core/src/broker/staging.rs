@@ -350,14 +350,14 @@ struct Feed {
 
 impl Feeds {
     fn add(&mut self, placed: &Placed, given: &Given) {
-        let mut keys = given.keys.iter();
-        let Some(key) = keys.find(|key| key.log() == Some(placed.log)) else {
-            return;
-        };
         // Of what no queue had room for the log has nothing.
         if placed.queued == 0 {
             return;
         }
+        let mut keys = given.keys.iter();
+        let Some(key) = keys.find(|key| key.log() == Some(placed.log)) else {
+            return;
+        };
         match self.ends.iter_mut().find(|(_, log, _)| *log == placed.log) {
             Some((_, _, end)) => *end = placed.seq,
             None => self.ends.push((key.clone(), placed.log, placed.seq)),

@@ -183,17 +183,7 @@ impl State {
     /// Lets go of everything stored: another broker has it. What was acknowledged is settled.
     fn let_go(&mut self, effects: &mut Vec<Effect>) {
         let (settled, answers) = self.ledger.let_go();
-        let stored: Vec<Slot> = self
-            .held
-            .keys()
-            .filter(|slot| !slot.is_live())
-            .copied()
-            .collect();
-        for slot in stored {
-            self.remove(slot);
-        }
-        self.again.clear();
-        self.due.clear();
+        self.drop_stored();
         self.suspects.clear();
         self.over.clear();
         self.fresh.let_go();

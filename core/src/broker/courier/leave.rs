@@ -226,8 +226,8 @@ impl State {
         }
     }
 
-    /// The backlog is gone from the store: nothing of it goes out any more.
-    pub(super) fn purge(&mut self) {
+    /// Nothing stored is in hand any more.
+    pub(super) fn drop_stored(&mut self) {
         let stored: Vec<Slot> = self
             .held
             .keys()
@@ -239,6 +239,11 @@ impl State {
         }
         self.again.clear();
         self.due.clear();
+    }
+
+    /// The backlog is gone from the store: nothing of it goes out any more.
+    pub(super) fn purge(&mut self) {
+        self.drop_stored();
         let end: Seq = self.fresh.clear().max(self.ledger.taken());
         self.ledger.purge(end);
     }

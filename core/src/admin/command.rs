@@ -117,9 +117,9 @@ pub enum Command {
         limit: usize,
     },
     /// Puts a dead letter back into its queue (P37).
-    DlqReplay(Letter),
+    DlqReplay(WhichLetter),
     /// Drops a dead letter.
-    DlqDiscard(Letter),
+    DlqDiscard(WhichLetter),
     /// Drops all dead letters of a realm.
     DlqPurge {
         /// Which.
@@ -268,7 +268,7 @@ pub enum WhichSession {
 
 /// Which dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct WhichLetter {
     /// Its id.
     pub id: DeadLetterId,
     /// Its realm; `None`: whichever it is in.
@@ -291,8 +291,8 @@ impl Command {
             | Self::DlqPurge { realm } => Some(realm),
             Self::DlqList { realm, .. }
             | Self::AuthorizationList { realm, .. }
-            | Self::DlqReplay(Letter { realm, .. })
-            | Self::DlqDiscard(Letter { realm, .. }) => realm.as_ref(),
+            | Self::DlqReplay(WhichLetter { realm, .. })
+            | Self::DlqDiscard(WhichLetter { realm, .. }) => realm.as_ref(),
             _ => None,
         };
         realm.filter(|realm| !matches!(realm.as_str(), "*" | "default"))

@@ -4,8 +4,10 @@
 
 mod body;
 mod command;
+mod shapes;
 
 pub use command::{
-    Command, E2ee, ExternalAuth, Letter, NewRealm, NewToken, RealmChange, Scope, Secret,
+    Command, E2ee, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, Secret, WhichLetter,
     WhichSession, WhichToken,
 };
+pub use shapes::{Letter, of_queue, of_realm};

@@ -9,6 +9,7 @@ use super::member::Member;
 use super::ports::{AllowAll, Content, Filter, Notice, Rights};
 use crate::clock::Timestamp;
 use crate::model::{ConsumerId, ConsumerName, Key, MessageId, ProducerName, SubscriptionOptions};
+use crate::store::QueueId;
 use crate::{Error, Result};
 
 /// Bounds and times of the broker. Every field has the default of the promises.
@@ -270,6 +271,8 @@ pub enum Leave {
 /// What a queue is doing, for `getStats({queues: true})`.
 #[derive(Debug, Clone)]
 pub struct QueueStats {
+    /// Its id.
+    pub queue: QueueId,
     /// What it listens to.
     pub key: Arc<Key>,
     /// Consumer id or group.

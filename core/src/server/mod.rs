@@ -7,6 +7,7 @@ mod config;
 #[cfg(all(feature = "sqlite", feature = "redis"))]
 mod fallback;
 mod housekeeping;
+mod numbers;
 mod options;
 mod persistence;
 
@@ -177,6 +178,11 @@ impl Server {
     /// Connections and bytes under way.
     pub fn connections(&self) -> transport::Stats {
         self.transport.stats()
+    }
+
+    /// Live numbers, counters and how the store is doing, as `getStats()` tells them.
+    pub fn stats(&self) -> serde_json::Value {
+        numbers::of_server(self)
     }
 
     /// How the store is doing (P27).

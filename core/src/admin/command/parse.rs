@@ -6,7 +6,7 @@ use crate::{Error, ErrorKind, Result};
 
 use super::super::body::Body;
 use super::{
-    Command, E2ee, ExternalAuth, Letter, NewRealm, NewToken, RealmChange, Scope, Secret,
+    Command, E2ee, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, Secret, WhichLetter,
     WhichSession, WhichToken,
 };
 
@@ -237,10 +237,10 @@ fn queues(name: &str, body: &Body) -> Result<Command> {
     })
 }
 
-fn letter(body: &Body) -> Result<Letter> {
+fn letter(body: &Body) -> Result<WhichLetter> {
     let id = body.needed(LETTER)?.parse::<DeadLetterId>();
     let unknown = |_| Error::new(ErrorKind::DeadLetterUnknown, "no such dead letter is known");
-    Ok(Letter {
+    Ok(WhichLetter {
         id: id.map_err(unknown)?,
         realm: body.any_realm()?,
     })

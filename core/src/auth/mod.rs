@@ -5,7 +5,10 @@
 //! opens a door (`session`, `admin`) asks here first and hands the broker the [`Principal`]'s filter.
 
 mod allow;
+mod canonical;
+mod nonces;
 mod principal;
+mod proof;
 mod role;
 
 use std::net::IpAddr;
@@ -17,7 +20,9 @@ use tokio::sync::watch;
 use crate::model::RealmId;
 
 pub use allow::{Allow, NamePattern};
+pub use nonces::Nonces;
 pub use principal::{Credential, Denied, Need, Principal, TokenHash};
+pub use proof::{Action, Failures, Proof, Proofs, Scope, Signed, Signer, SigningSecret};
 pub use role::Role;
 
 /// AUTHENTICATION as a client sent it (admin.md §2.2).

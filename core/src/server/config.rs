@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::Auth;
 use crate::broker::BrokerConfig;
 use crate::clock::{Clock, SystemClock};
 use crate::model::SubscriptionDefaults;
@@ -36,8 +37,12 @@ pub struct ServerConfig {
     pub defaults: SubscriptionDefaults,
     /// A delivery whose JSON text has more UTF-16 units than this goes out in chunks; 262,144.
     pub delivery_chunk_threshold: usize,
-    /// `from` must be a producer registered on the connection; false.
-    pub strict_from: bool,
+    /// Who is who, and may what; nobody is asked.
+    pub auth: Arc<Auth>,
+    /// How long a client may take to show who it is; 10 s.
+    pub auth_timeout: Duration,
+    /// `from` must be a producer registered on the connection; `None`: if authentication is on.
+    pub strict_from: Option<bool>,
     /// Whether `ANONYMOUS…` names may register; true.
     pub allow_anonymous: bool,
     /// When offline names leave the live tables (wire §10.3).
@@ -102,7 +107,9 @@ impl Default for ServerConfig {
             bounds: Bounds::default(),
             defaults: SubscriptionDefaults::default(),
             delivery_chunk_threshold: 262_144,
-            strict_from: false,
+            auth: Auth::off(),
+            auth_timeout: Duration::from_secs(10),
+            strict_from: None,
             allow_anonymous: true,
             idle_eviction: IdleEviction {
                 enabled: true,

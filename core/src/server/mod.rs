@@ -10,6 +10,7 @@ mod housekeeping;
 mod numbers;
 mod options;
 mod persistence;
+mod rights;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage};
 use housekeeping::Housekeeping;
 use persistence::{Applied, OnFallback, StateFile};
 pub use persistence::{Persisted, Persistence, STATE_FILE};
+use rights::AuthRights;
 
 /// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.
 ///
@@ -102,7 +104,10 @@ impl Server {
                 opening.open().await
             })
             .await?;
-        let (transport, links) = match Self::listen(&config, &broker, &clock) {
+        let sessions = sessions(&config, &broker, &clock);
+        let links = sessions.links().clone();
+        housekeeping.spawn(sessions.watch());
+        let transport = match Self::listen(&config, sessions, &clock) {
             Ok(listening) => listening,
             Err(error) => {
                 let closing = broker.clone();
@@ -134,30 +139,18 @@ impl Server {
 
     fn listen(
         config: &ServerConfig,
-        broker: &Arc<Broker>,
+        sessions: Arc<Sessions>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<(Transport, Arc<Links>)> {
+    ) -> Result<Transport> {
         let listener = transport::bind(config.host.as_deref(), config.port)?;
-        let sessions = Sessions::new(
-            broker.clone(),
-            clock.clone(),
-            SessionConfig {
-                defaults: config.defaults,
-                allow_anonymous: config.allow_anonymous,
-                strict_from: config.strict_from,
-                max_message_bytes: config.transport.max_message_bytes,
-            },
-        );
-        let links = sessions.links().clone();
         let services: Vec<(String, Arc<dyn transport::Service>)> = vec![("/".to_owned(), sessions)];
-        let transport = Transport::start(
+        Transport::start(
             listener,
             config.transport.clone(),
             services,
             transport::refuse_all(),
             clock.clone(),
-        )?;
-        Ok((transport, links))
+        )
     }
 
     /// Where it listens; the port that was picked if 0 was asked for.
@@ -403,10 +396,23 @@ pub struct Emit<'a> {
 
 const MAX_EVENT: usize = 1_024;
 
+fn sessions(config: &ServerConfig, broker: &Arc<Broker>, clock: &Arc<dyn Clock>) -> Arc<Sessions> {
+    let sessions = SessionConfig {
+        auth: config.auth.clone(),
+        auth_timeout: config.auth_timeout,
+        defaults: config.defaults,
+        allow_anonymous: config.allow_anonymous,
+        strict_from: config.strict_from,
+        max_message_bytes: config.transport.max_message_bytes,
+    };
+    Sessions::new(broker.clone(), clock.clone(), sessions)
+}
+
 /// The broker's settings, with those that stand elsewhere in the server's.
 fn broker_config(config: &ServerConfig) -> BrokerConfig {
     let mut broker = config.broker.clone();
     broker.ping_interval = config.transport.ping_interval;
+    broker.rights = Arc::new(AuthRights(config.auth.clone()));
     let idle = config.idle_eviction;
     broker.idle_ttl = if idle.enabled {
         idle.ttl

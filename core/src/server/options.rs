@@ -281,7 +281,11 @@ impl Options {
         if let Some(prefetch) = self.number(&["prefetch"], 1)? {
             config.defaults.prefetch = u32::try_from(prefetch).unwrap_or(u32::MAX);
         }
-        self.flag(&["strict_from"], &mut config.strict_from)?;
+        if let Some(value) = self.get(&["strict_from"]) {
+            let strict_from = value.as_bool();
+            let strict_from = strict_from.ok_or_else(|| wrong("strict_from", "true or false"))?;
+            config.strict_from = Some(strict_from);
+        }
         self.flag(&["allow_anonymous"], &mut config.allow_anonymous)?;
         let broker = &mut config.broker;
         self.duration(&["store_timeout"], &mut broker.store_timeout)?;

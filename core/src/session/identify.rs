@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::broker::{
     Answer, Broker, ConsumerHello, Member, ProducerHello, SubscribeRequest, UnsubscribeRequest,
 };
-use crate::model::is_anonymous;
+use crate::model::{RealmId, is_anonymous};
 use crate::protocol::inbound::{Consumer, Producer, Subscribe, Target, Unsubscribe};
 use crate::protocol::outbound;
 use crate::transport::Link;
@@ -56,8 +56,7 @@ enum Held {
 
 impl Session {
     pub(super) fn consumer(&mut self, consumer: Consumer, reply: Option<u64>) {
-        if is_anonymous(consumer.name.as_str()) && !self.config.allow_anonymous {
-            self.refuse_anonymous(reply);
+        if !self.may_be(consumer.name.as_str(), reply) {
             return;
         }
         let hello = ConsumerHello {
@@ -70,33 +69,53 @@ impl Session {
     }
 
     pub(super) fn producer(&mut self, producer: Producer, reply: Option<u64>) {
-        if is_anonymous(producer.name.as_str()) && !self.config.allow_anonymous {
-            self.refuse_anonymous(reply);
+        if !self.may_be(producer.name.as_str(), reply) {
             return;
         }
-        self.remember_producer(producer.name.as_str());
+        let name = producer.name.clone();
         let hello = ProducerHello {
             name: producer.name,
             id: producer.id.map(Arc::from),
             default_ttl: producer.default_ttl,
             instance: producer.instance.map(Arc::from),
         };
-        match self.broker.producer(&self.member, hello) {
-            Ok(()) => self.identity.registered(reply),
+        match self.shared.broker.producer(&self.member, hello) {
+            Ok(()) => {
+                if let Some(guard) = &mut self.guard {
+                    guard.registered(name.as_str());
+                }
+                self.identity.registered(reply);
+            }
+            Err(error) if error.kind() == ErrorKind::AnonymousRefused => {
+                self.identity.refuse(&error, reply);
+            }
             Err(error) => self.fail(&error, reply),
         }
     }
 
-    fn refuse_anonymous(&self, reply: Option<u64>) {
-        let error = Error::new(
-            ErrorKind::AnonymousRefused,
-            "anonymous names are not allowed here, give the client a name",
-        );
-        self.fail(&error, None);
-        if reply.is_some() {
-            self.fail(&error, reply);
+    pub(super) fn subscribe(&mut self, subscribe: Subscribe, reply: Option<u64>) {
+        let taken = self.guard.as_ref().map(|guard| guard.take_all(&subscribe));
+        match taken {
+            Some(Err(error)) => self.fail(&error, reply),
+            _ => self.identity.subscribe(subscribe, reply),
         }
-        self.replies.close();
+    }
+
+    /// Whether the session may take this name as its own; told if not.
+    fn may_be(&self, name: &str, reply: Option<u64>) -> bool {
+        let is_default = *self.member.realm() == RealmId::default();
+        if is_anonymous(name) && is_default && !self.shared.config.allow_anonymous {
+            let text = "anonymous names are not allowed here, give the client a name";
+            let error = Error::new(ErrorKind::AnonymousRefused, text);
+            self.identity.refuse(&error, reply);
+            return false;
+        }
+        let taken = self.guard.as_ref().map(|guard| guard.take(name));
+        if let Some(Err(error)) = taken {
+            self.fail(&error, reply);
+            return false;
+        }
+        true
     }
 }
 
@@ -221,8 +240,14 @@ impl Identity {
         }
     }
 
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        let line = self.line.lock();
+        !line.is_busy && line.held.is_empty()
+    }
+
     /// The session does not get a name.
-    fn refuse(&self, error: &Error, reply: Option<u64>) {
+    pub(super) fn refuse(&self, error: &Error, reply: Option<u64>) {
         // Existing clients know these as ERROR events, whether or not they asked for a reply.
         self.replies.push(|out| outbound::error(out, error));
         if let Some(id) = reply {
@@ -256,8 +281,6 @@ impl Identity {
             id: subscribe.id.map(Arc::from),
             consumer_id: subscribe.consumer_id,
             options: subscribe.options,
-            owner: None,
-            filter: None,
         };
         let claim = self.broker.subscriber(&self.member, &request);
         self.decide(claim, move |identity, outcome| match outcome {
@@ -265,7 +288,7 @@ impl Identity {
             Err(error) if error.kind() == ErrorKind::DuplicateConsumer => {
                 identity.refuse(&error, reply);
             }
-            Err(error) => fail(&identity.replies, &error, reply),
+            Err(error) => identity.replies.fail(&error, reply),
         })
     }
 
@@ -275,7 +298,7 @@ impl Identity {
             self.broker.subscribe(&self.member, request),
             move |outcome| match outcome {
                 Ok(subscribed) => answer_subscribed(&replies, &subscribed, never_matches, reply),
-                Err(error) => fail(&replies, &error, reply),
+                Err(error) => replies.fail(&error, reply),
             },
         );
     }
@@ -302,7 +325,7 @@ impl Identity {
                         });
                     }
                 }
-                Err(error) => fail(&replies, &error, reply),
+                Err(error) => replies.fail(&error, reply),
             },
         );
     }
@@ -319,7 +342,7 @@ fn answer_subscribed(
             ErrorKind::BadCommand,
             "a # that is not the last level of a topic pattern never matches",
         );
-        fail(replies, &error, reply);
+        replies.fail(&error, reply);
     } else if let Some(id) = reply {
         replies.push(|out| {
             outbound::subscribed(out, id, &subscribed.key.wire_name(), subscribed.queued)
@@ -332,13 +355,6 @@ fn answer_subscribed(
              or a consumer_id"
         );
     }
-}
-
-fn fail(replies: &Replies, error: &Error, reply: Option<u64>) {
-    replies.push(|out| match reply {
-        Some(id) => outbound::reply_error(out, id, error),
-        None => outbound::error(out, error),
-    });
 }
 
 /// Calls `then` with the outcome: at once if it is there, else from a task.

@@ -1,7 +1,6 @@
 //! PRODUCE and its chunks: from the parsed verb to the broker's publish, and the answer back.
 
-use std::sync::Arc;
-
+use crate::auth::Need;
 use crate::broker::{self, Content, PublishRequest};
 use crate::model::ANONYMOUS;
 use crate::protocol::chunk::Step;
@@ -25,19 +24,23 @@ impl Session {
     /// `outcome`: where to note that it was taken.
     fn publish(&mut self, produce: &Produce<'_>, reply: Option<u64>, outcome: Option<Outcome>) {
         let from = produce.from.as_deref().unwrap_or(ANONYMOUS);
-        if self.config.strict_from && !self.producers.iter().any(|name| **name == *from) {
-            let message = format!("{from:?} is not a producer registered on this connection");
-            self.fail(&Error::new(ErrorKind::Forbidden, message), reply);
-            return;
+        if let Some(guard) = &mut self.guard {
+            if let Err(error) = guard.covers(Need::Produce) {
+                return self.replies.deny(&error.into(), reply);
+            }
+            if let Err(error) = guard.produce(produce, from) {
+                return self.fail(&error, reply);
+            }
         }
         let size = size(produce);
-        if size > self.config.max_message_bytes {
-            let limit = self.config.max_message_bytes as u64;
-            self.refuse_size("message", size as u64, limit, reply);
+        if size > self.shared.config.max_message_bytes {
+            let limit = self.shared.config.max_message_bytes as u64;
+            self.replies
+                .refuse_size("message", size as u64, limit, reply);
             return;
         }
         let due = produce.hold.map(|hold| match hold {
-            Hold::For(delay) => self.clock.now().plus(delay),
+            Hold::For(delay) => self.shared.clock.now().plus(delay),
             Hold::Until(at) => at,
         });
         let request = PublishRequest {
@@ -65,11 +68,12 @@ impl Session {
                 .map(|(text, number)| (&**text, *number)),
             ordering_key: produce.key.as_deref(),
             due,
-            owner: None,
         };
         let reply = (reply.is_some() || outcome.is_some()).then(|| self.answer(reply, outcome));
         let batch = self.batch.get_or_insert_default();
-        self.broker.publish(&self.member, batch, request, reply);
+        self.shared
+            .broker
+            .publish(&self.member, batch, request, reply);
     }
 
     fn answer(&self, id: Option<u64>, outcome: Option<Outcome>) -> broker::Reply {
@@ -106,9 +110,13 @@ impl Session {
 
     /// One piece; the last one makes the message, and a reply awaited by it is the message's.
     pub(super) fn produce_chunk(&mut self, chunk: &ProduceChunk<'_>, reply: Option<u64>) {
-        let now = self.clock.elapsed();
+        let now = self.shared.clock.elapsed();
         let transfers = self.transfers.get_or_insert_with(|| {
-            let max_bytes = self.config.max_message_bytes.saturating_add(ENVELOPE);
+            let max_bytes = self
+                .shared
+                .config
+                .max_message_bytes
+                .saturating_add(ENVELOPE);
             Box::new(Transfers::new(max_bytes, self.link.clone()))
         });
         match transfers.add(chunk, now) {
@@ -158,8 +166,8 @@ impl Session {
     fn refuse_transfer(&self, size: Option<u64>, reply: Option<u64>) {
         match size {
             Some(size) => {
-                let limit = self.config.max_message_bytes as u64;
-                self.refuse_size("message", size, limit, reply);
+                let limit = self.shared.config.max_message_bytes as u64;
+                self.replies.refuse_size("message", size, limit, reply);
             }
             None => {
                 let message = "the chunk transfer was dropped before this piece";
@@ -170,20 +178,13 @@ impl Session {
 
     /// Drops transfers without a new piece for 30 s, and says so.
     pub(super) fn sweep_transfers(&mut self) {
-        let now = self.clock.elapsed();
+        let now = self.shared.clock.elapsed();
         let errors = self
             .transfers
             .as_mut()
             .map(|transfers| transfers.sweep(now));
         for error in errors.into_iter().flatten() {
             self.fail(&error, None);
-        }
-    }
-
-    /// Remembers a registered producer name where `from` is held to it.
-    pub(super) fn remember_producer(&mut self, name: &str) {
-        if self.config.strict_from && !self.producers.iter().any(|known| **known == *name) {
-            self.producers.push(Arc::from(name));
         }
     }
 }

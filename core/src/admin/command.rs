@@ -4,24 +4,13 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::auth::{Role, TokenHash};
+use crate::auth::{E2ee, Role, Secret, TokenHash};
 use crate::model::RealmId;
 use crate::store::{DeadLetterId, QueueId};
-
-/// A secret on its way in: never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<secret>")
-    }
-}
 
 /// What an operator orders.
 #[derive(Debug, Clone, PartialEq)]
@@ -164,17 +153,6 @@ pub struct NewRealm {
     pub ephemeral: bool,
     /// How long it lives then.
     pub ttl: Option<Duration>,
-}
-
-/// What a realm says of encrypted bodies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum E2ee {
-    /// Nothing.
-    Off,
-    /// They may be.
-    Opportunistic,
-    /// Others are refused.
-    Required,
 }
 
 /// One setting of a realm.

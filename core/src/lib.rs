@@ -7,8 +7,8 @@
 //!  server                        assembly: config → store, broker, listener
 //!  session                       one connected client: verbs → broker
 //!  broker    transport   client  routing and delivery; sockets; the Rust client
-//!  protocol  store               our verbs ⇄ Socket.IO events; where messages wait
-//!  model  wire  error  clock  metrics
+//!  protocol  store  limits       our verbs ⇄ Socket.IO events; where messages wait
+//!  model  wire  tls  error  clock  metrics
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -19,6 +19,8 @@ pub mod broker;
 pub mod client;
 pub mod clock;
 mod error;
+#[cfg(feature = "server")]
+pub mod limits;
 pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
@@ -30,6 +32,7 @@ pub mod server;
 mod session;
 #[cfg(feature = "server")]
 pub mod store;
+pub mod tls;
 #[cfg(feature = "server")]
 pub mod transport;
 pub mod wire;

@@ -55,7 +55,9 @@ use crate::{Error, ErrorKind, Result};
 #[cfg(feature = "redis")]
 pub use self::redis::{GivenClient, RedisClient, RedisOptions, RedisStore};
 pub use claim::{Claim, Hear, Hold, News, Position, Wish};
-pub use documents::{Collection, Condition, Document, DocumentChange, Documents};
+pub use documents::{
+    Collection, Condition, Document, DocumentChange, DocumentRecord, Documents, FileDocuments,
+};
 pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;
@@ -83,7 +85,7 @@ pub use types::{
 /// [`StoreFull`]: crate::ErrorKind::StoreFull
 /// [`StoreCorrupt`]: crate::ErrorKind::StoreCorrupt
 /// [`DeliveryUnknown`]: crate::ErrorKind::DeliveryUnknown
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Documents {
     /// What a yes of this store survives (P1).
     fn durability(&self) -> Durability;
 
@@ -324,7 +326,8 @@ pub trait Store: Send + Sync + 'static {
         Pending::ready(Ok(()))
     }
 
-    /// Tells `hear` from now on what other brokers do.
+    /// Tells `hear` from now on what other brokers do; a [`SwapStore`] tells it besides those that
+    /// it was given before.
     fn listen(&self, hear: Hear) {
         let _ = hear;
     }

@@ -4,8 +4,9 @@
 //! (P34).
 
 use crate::clock::Timestamp;
+use crate::model::instant;
 use crate::protocol::inbound::{Answer, Refused};
-use crate::protocol::{instant, names};
+use crate::protocol::names;
 use crate::{Error, ErrorKind};
 
 use super::object::{Object, event, event_text, reply, reply_text};

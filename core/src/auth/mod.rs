@@ -5,11 +5,20 @@
 //! opens a door (`session`, `admin`) asks here first and hands the broker the [`Principal`]'s filter.
 
 mod allow;
+mod bootstrap;
 mod canonical;
+mod env_file;
 mod nonces;
+mod outside;
 mod principal;
 mod proof;
+mod reader;
+mod realm;
+mod requests;
 mod role;
+mod secret;
+mod settings;
+mod token;
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -20,10 +29,22 @@ use tokio::sync::watch;
 use crate::model::RealmId;
 
 pub use allow::{Allow, NamePattern};
+pub use bootstrap::{ADMIN_TOKEN, ENV_FILE, Environment, process_environment};
+pub use env_file::{append_env_file, read_env_file};
 pub use nonces::Nonces;
+pub use outside::{ExternalValidator, ValidatorUrl};
 pub use principal::{Credential, Denied, Need, Principal, TokenHash};
-pub use proof::{Action, Failures, Proof, Proofs, Scope, Signed, Signer, SigningSecret};
+pub use proof::{Action, Authority, Failures, Proof, Proofs, Signed, Signer, SigningSecret};
+pub use reader::parse_realm;
+pub use realm::{E2ee, EVERY_REALM, FileRealm, RealmConfig, Rules, is_fixed};
+pub use requests::{
+    Candidate, Decided, Decision, Grants, MOST_PENDING, PublicRequest, Requests, Status,
+    Submission, Wanted,
+};
 pub use role::Role;
+pub use secret::{MAX_SECRET, Secret};
+pub use settings::{AuthSettings, KeylessConsumers};
+pub use token::{FileToken, ManagementToken, Token, check_role};
 
 /// AUTHENTICATION as a client sent it (admin.md §2.2).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::{Digest as _, Sha256};
-use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
+use sha2::Sha256;
+use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
 use crate::clock::Timestamp;
 use crate::model::RealmId;
@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, Result};
 
 use super::canonical::Value;
 use super::nonces::Nonces;
-use super::{Denied, TokenHash};
+use super::{Denied, Secret, TokenHash};
 
 /// How far a proof's time may be from ours, in milliseconds, either way.
 pub(super) const WINDOW: u64 = 300_000;
@@ -47,7 +47,7 @@ impl Action {
 
 /// Whose secret it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
+pub enum Authority {
     /// A global administrator's: signs everything.
     Global,
     /// A realm's manager key: signs what is about that realm.
@@ -55,27 +55,19 @@ pub enum Scope {
 }
 
 /// A secret that may sign.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct SigningSecret<'a> {
     /// Whose it is.
-    pub scope: &'a Scope,
-    /// The secret text; an empty one signs nothing.
-    pub text: &'a str,
-}
-
-impl std::fmt::Debug for SigningSecret<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SigningSecret")
-            .field("scope", &self.scope)
-            .finish_non_exhaustive()
-    }
+    pub authority: &'a Authority,
+    /// The secret.
+    pub secret: &'a Secret,
 }
 
 /// Who has signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signer {
     /// With whose secret.
-    pub scope: Scope,
+    pub authority: Authority,
     /// Which secret that was, by its hash.
     pub secret: TokenHash,
 }
@@ -186,18 +178,18 @@ impl Proof {
         let mut found = u32::MAX;
         for (at, secret) in (0_u32..).zip(secrets) {
             // Keys of any length are fine.
-            let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.text.as_bytes()) else {
+            let key = secret.secret.expose().as_bytes();
+            let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
                 continue;
             };
             mac.update(base);
             let is_it = self.signature[..].ct_eq(&mac.finalize().into_bytes());
-            let may_sign = Choice::from(u8::from(!secret.text.is_empty()));
-            found.conditional_assign(&at, is_it & may_sign);
+            found.conditional_assign(&at, is_it);
         }
         let signed = secrets.get(usize::try_from(found).ok()?)?;
         Some(Signer {
-            scope: signed.scope.clone(),
-            secret: TokenHash(Sha256::digest(signed.text.as_bytes()).into()),
+            authority: signed.authority.clone(),
+            secret: signed.secret.hash(),
         })
     }
 }

@@ -11,6 +11,7 @@ mod doorway;
 mod encode;
 mod guard;
 mod identify;
+mod limited;
 mod links;
 mod login;
 mod manage;
@@ -18,18 +19,20 @@ mod outbox;
 mod produce;
 mod replies;
 mod roll;
+mod rules;
 mod settle;
 mod transfers;
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use crate::Result;
 use crate::admin::{Admin, RollCall, Told};
 use crate::auth::{Auth, Credential, Principal, Role};
 use crate::broker::{Batch, Broker, Leave, Member, Pass};
-use crate::clock::Clock;
+use crate::clock::{Clock, Elapsed};
+use crate::limits::{Addresses, Limits, RealmUses, SessionLimits, Ticket};
+use crate::metrics::Metrics;
 use crate::model::SubscriptionDefaults;
 use crate::protocol::inbound::Envelope;
 use crate::transport::{Handler, Hello, Link, Refusal, Service};
@@ -37,20 +40,18 @@ use crate::transport::{Handler, Hello, Link, Refusal, Service};
 use doorway::Doorway;
 pub(crate) use encode::Frames;
 use guard::Guard;
-use identify::Identity;
+use identify::{Identity, Quota};
+use limited::{Limited, Refusals, TurnedAway};
 pub(crate) use links::Links;
 use outbox::LinkOutbox;
 use replies::Replies;
 use roll::Roll;
+pub(crate) use rules::Rules;
 use transfers::Transfers;
 
 /// What all sessions of a server share.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionConfig {
-    /// Who is who, and may what.
-    pub(crate) auth: Arc<Auth>,
-    /// How long a client may take to come in; 10 s (P25).
-    pub(crate) auth_timeout: Duration,
     /// What a SUBSCRIBE gets that does not say.
     pub(crate) defaults: SubscriptionDefaults,
     /// Whether `ANONYMOUS…` names may register in realm `default`; yes.
@@ -59,13 +60,18 @@ pub(crate) struct SessionConfig {
     pub(crate) strict_from: Option<bool>,
     /// Largest message, in bytes; 50 MiB (P21).
     pub(crate) max_message_bytes: usize,
+    /// How much is too much.
+    pub(crate) limits: Arc<Limits>,
 }
 
 /// What every session reaches.
 struct Shared {
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
-    config: SessionConfig,
+    rules: Arc<Rules>,
+    addresses: Addresses,
+    uses: RealmUses,
+    refusals: Arc<Refusals>,
     links: Arc<Links>,
     roll: Arc<Roll>,
     /// What orders go to, once there is one.
@@ -73,6 +79,14 @@ struct Shared {
 }
 
 impl Shared {
+    fn auth(&self) -> &Arc<Auth> {
+        self.rules.auth()
+    }
+
+    fn limited(&self, replies: &Arc<Replies>) -> Arc<Limited> {
+        Limited::new(replies.clone(), self.refusals.clone(), self.clock.clone())
+    }
+
     /// A verb that is none of a session's own: an order, or one of a part that is not there.
     fn other(&self, link: &Link, replies: &Arc<Replies>, order: manage::Order<'_>) {
         let (name, reply) = (order.name, order.reply);
@@ -103,12 +117,16 @@ impl Sessions {
     pub(crate) fn new(
         broker: Arc<Broker>,
         clock: Arc<dyn Clock>,
-        config: SessionConfig,
+        rules: Arc<Rules>,
+        metrics: &Metrics,
     ) -> Arc<Self> {
         Arc::new(Self(Arc::new(Shared {
             broker,
             clock,
-            config,
+            rules,
+            addresses: Addresses::default(),
+            uses: RealmUses::default(),
+            refusals: Refusals::new(metrics),
             links: Arc::default(),
             roll: Arc::default(),
             admin: OnceLock::new(),
@@ -124,7 +142,7 @@ impl Sessions {
     /// many.
     pub(crate) fn roll_call(&self) -> RollCall {
         let (inside, shared) = (self.0.links.inside(), self.0.clone());
-        Box::new(move || roll::end_unfounded(&shared.config.auth, &shared.broker, &inside))
+        Box::new(move || roll::end_unfounded(shared.auth(), &shared.broker, &inside))
     }
 
     /// Requesters hear what another broker has decided.
@@ -143,7 +161,7 @@ impl Sessions {
         roll::watch(
             shared.roll.clone(),
             shared.links.clone(),
-            shared.config.auth.clone(),
+            shared.auth().clone(),
             shared.broker.clone(),
             shared.clock.clone(),
         )
@@ -151,14 +169,31 @@ impl Sessions {
 }
 
 impl Service for Sessions {
-    fn connect(&self, link: Link, _: &Hello<'_>) -> Result<Box<dyn Handler>, Refusal> {
-        Ok(Box::new(Doorway::new(self.0.clone(), link)))
+    fn connect(&self, link: Link, hello: &Hello<'_>) -> Result<Box<dyn Handler>, Refusal> {
+        let shared = &self.0;
+        let limits = shared.rules.load().limits.address();
+        let (address, now) = (hello.remote.ip(), shared.clock.elapsed());
+        match shared.addresses.admit(address, &limits, now) {
+            Ok(ticket) => Ok(Box::new(Doorway::new(shared.clone(), link, ticket))),
+            Err(exceeded) => {
+                shared.refusals.count(exceeded.reason);
+                Ok(TurnedAway::tell(&link, exceeded))
+            }
+        }
     }
 }
 
 /// One client that is in.
 struct Session {
     shared: Arc<Shared>,
+    config: Arc<SessionConfig>,
+    /// The change of the rules that `config` is as of.
+    generation: u64,
+    /// Its rates; most sessions have none.
+    limits: Option<Box<SessionLimits>>,
+    limited: Arc<Limited>,
+    /// When the read began that is worked through, once somebody wanted to know.
+    read_at: Option<Elapsed>,
     link: Link,
     principal: Arc<Principal>,
     /// It had to show nothing, and has not.
@@ -184,10 +219,13 @@ impl Session {
         shared: &Arc<Shared>,
         link: &Link,
         replies: &Arc<Replies>,
+        limited: &Arc<Limited>,
         principal: Arc<Principal>,
         is_implicit: bool,
     ) -> Result<Self> {
-        let auth = &shared.config.auth;
+        let (auth, rules) = (shared.auth(), &shared.rules);
+        let generation = rules.generation();
+        let config = rules.load();
         let pass = Pass {
             owner: principal.owner.clone(),
             filter: guard::sight(&principal),
@@ -204,19 +242,24 @@ impl Session {
         let inside = (principal.clone(), member.clone());
         shared.links.add(link, Some(inside));
         shared.roll.add(&principal, &member);
-        let is_from_strict = shared
-            .config
-            .strict_from
-            .unwrap_or_else(|| auth.is_enabled());
+        let is_from_strict = config.strict_from.unwrap_or_else(|| auth.is_enabled());
+        let used = shared.uses.join(member.realm());
         let identity = Identity::new(
             broker.clone(),
             member.clone(),
             link.clone(),
             replies.clone(),
+            Quota::new(rules.clone(), used, limited.clone()),
         );
+        let limits = SessionLimits::new(&rules.caps(member.realm()), shared.clock.elapsed());
         Ok(Self {
             guard: Guard::new(auth, &principal, is_from_strict),
             shared: shared.clone(),
+            config,
+            generation,
+            limits: limits.map(Box::new),
+            limited: limited.clone(),
+            read_at: None,
             link: link.clone(),
             replies: replies.clone(),
             principal,

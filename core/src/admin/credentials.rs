@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::Admin;
 use super::command::{ExternalAuth, NewToken, Scope, WhichSession, WhichToken};
 use super::reply::{Done, named, ok};
-use super::Admin;
 use crate::auth::{
     self, Allow, ManagementToken, Secret, SecretChange, TokenChoice, TokenHash, TokenText,
     ValidatorScope, ValidatorUrl, token_view,
@@ -117,7 +117,9 @@ impl Admin {
             WhichSession::Client(id) => {
                 let owner = owner(id);
                 let sessions = self.broker.sessions_of(None);
-                let own = sessions.iter().filter(|one| one.owner.as_deref() == Some(&*owner));
+                let own = sessions
+                    .iter()
+                    .filter(|one| one.owner.as_deref() == Some(&*owner));
                 own.map(|one| end(&one.socket_id)).sum()
             }
         };

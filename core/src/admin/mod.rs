@@ -148,7 +148,7 @@ impl Admin {
     async fn run(&self, command: Command, by: &Authority) -> Result<String> {
         let done = match command {
             Command::Get => Done::default(),
-            Command::Stats => return Ok(ok([("stats".to_owned(), self.host.stats())])),
+            Command::Stats => return Ok(ok(reply::one("stats", self.host.stats()))),
             Command::ReloadSettings => {
                 self.host.reload_settings().await?;
                 Done::default()
@@ -176,9 +176,7 @@ impl Admin {
                 let bounds = ManagementToken::new(&realm_prefix, ephemeral_only, max_ttl)?;
                 self.add_management_token(token, bounds).await?
             }
-            Command::RevokeManagementToken { token } => {
-                self.revoke_management_token(token).await?
-            }
+            Command::RevokeManagementToken { token } => self.revoke_management_token(token).await?,
             Command::AddToken(new) => self.add_token(*new).await?,
             Command::RevokeToken { which, allow_admin } => {
                 self.revoke_token(which, allow_admin).await?
@@ -221,10 +219,7 @@ impl Admin {
 }
 
 fn signing((authority, secret): &(Authority, Secret)) -> SigningSecret<'_> {
-    SigningSecret {
-        authority,
-        text: secret.expose(),
-    }
+    SigningSecret { authority, secret }
 }
 
 fn signed<'a>(action: Action, order: &Order<'a>, caller: &Caller) -> Signed<'a> {

@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::Admin;
 use super::command::WhichLetter;
 use super::reply::{Done, named, ok, ok_raw};
 use super::shapes::{Letter, of_queue};
-use super::Admin;
 use crate::model::RealmId;
 use crate::store::{DeadLetterId, QueueId};
 use crate::{Error, ErrorKind, Result};
@@ -127,7 +127,12 @@ impl Admin {
     pub(super) async fn queue_stats(&self, realm: Option<&RealmId>) -> Result<String> {
         let realms = match realm {
             Some(realm) => vec![realm.clone()],
-            None => self.broker.stats().into_iter().map(|(realm, _)| realm).collect(),
+            None => self
+                .broker
+                .stats()
+                .into_iter()
+                .map(|(realm, _)| realm)
+                .collect(),
         };
         let mut queues: Vec<Value> = Vec::new();
         for realm in realms {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::Admin;
 use super::command::{NewRealm, RealmChange};
 use super::reply::Done;
-use super::Admin;
 use crate::auth::{self, Authority, Caller, Lifetime};
 use crate::model::RealmId;
 use crate::{ErrorKind, Result};

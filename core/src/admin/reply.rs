@@ -34,6 +34,11 @@ pub(super) fn ok(members: impl Into<Map<String, Value>>) -> String {
     Value::Object(reply).to_string()
 }
 
+/// One member.
+pub(super) fn one(name: &str, value: impl Into<Value>) -> Map<String, Value> {
+    Map::from_iter([(name.to_owned(), value.into())])
+}
+
 /// `{ok: true}` and what serialises as an object, whose raw texts stay as they are.
 pub(super) fn ok_raw(members: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string(members);

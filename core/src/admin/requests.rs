@@ -78,8 +78,10 @@ impl Admin {
         let candidate = Candidate::new(
             &body.needed(&["realm"])?,
             role.as_deref(),
-            &body.needed(&["client_id"])?,
-            &body.needed(&["client_name"])?,
+            (
+                &body.needed(&["client_id"])?,
+                &body.needed(&["client_name"])?,
+            ),
             body.text(&["client_token"])?.as_deref(),
             challenge.as_deref(),
         )?;

@@ -115,7 +115,10 @@ fn plain(path: &Path) -> PathBuf {
     let mut there = plain.as_path();
     loop {
         if let Ok(real) = there.canonicalize() {
-            return missing.iter().rev().fold(real, |path, name| path.join(name));
+            return missing
+                .iter()
+                .rev()
+                .fold(real, |path, name| path.join(name));
         }
         let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
             return plain;

@@ -89,7 +89,7 @@ impl Server {
         let state = StateFile::of(&config);
         // Before anything is opened: a wrong file stops the start (P33).
         config.check()?;
-        let (auth_settings, mut warnings) = config.auth_settings()?;
+        let mut warnings = Vec::new();
         let Applied {
             purpose,
             left,
@@ -102,7 +102,7 @@ impl Server {
         let opened = Opened::open(&config, purpose).await?;
         let store = Arc::new(SwapStore::new(opened.store.clone(), config.clock.clone()));
         let housekeeping = Arc::new(Housekeeping::start()?);
-        let security = Security::open(&config, auth_settings, &store).await?;
+        let security = Security::open(&config, &store).await?;
         let auth = security.auth.clone();
         let broker = new_broker(&config, &store, &auth, &metrics);
         let opening = broker.clone();
@@ -174,7 +174,9 @@ impl Server {
         let _ = connections.set(Arc::downgrade(&transport));
         let address = transport.local_addr();
         if !auth.is_enabled() && !address.ip().is_loopback() {
-            tracing::warn!("everybody who reaches {address} may do everything: authentication is off");
+            tracing::warn!(
+                "everybody who reaches {address} may do everything: authentication is off"
+            );
         }
         Ok(Self {
             broker,
@@ -418,7 +420,7 @@ fn session_config(config: &ServerConfig) -> SessionConfig {
 fn doors(config: &ServerConfig) -> transport::Doors {
     transport::Doors {
         trust_proxy: config.limits.trust_proxy.clone(),
-        ..config.transport.doors.clone()
+        ..(**config.transport.doors.load()).clone()
     }
 }
 

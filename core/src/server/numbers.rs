@@ -27,7 +27,9 @@ pub(super) struct Numbers {
 impl Numbers {
     fn connections(&self) -> transport::Stats {
         let transport = self.connections.get().and_then(std::sync::Weak::upgrade);
-        transport.map(|transport| transport.stats()).unwrap_or_default()
+        transport
+            .map(|transport| transport.stats())
+            .unwrap_or_default()
     }
 
     /// Live numbers and counters.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::Value;
 
 use super::config::{ServerConfig, Storage, TlsFiles};
@@ -15,6 +16,7 @@ use super::persistence::Persistence;
 use super::settings::{Source, absolute, same_option};
 use super::stores::Stores;
 use super::watch::Watch;
+use crate::auth::Auth;
 use crate::metrics::{Counter, Metrics};
 use crate::session::Rules;
 use crate::tls::{Pem, ServerTls};
@@ -183,6 +185,7 @@ impl Reloader {
             changed = counts;
             needs_restart.extend::<Vec<_>>(stays);
         }
+        self.hot.auth.reload(config.auth.clone()).await?;
         self.apply(&config, tls);
         *self.files.lock() = certificate_files(&config);
         for name in &needs_restart {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::config::{ServerConfig, Storage};
 use crate::admin::{Admin, Host, Told};
-use crate::auth::{Auth, AuthSettings, MOST_PENDING, Nonces, Proofs, Requests};
+use crate::auth::{Auth, Nonces, Proofs, Requests};
 use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::session::Sessions;
@@ -112,11 +112,8 @@ impl Security {
     ///
     /// # Errors
     /// `config` for a wrong setting; what the keeper says.
-    pub(super) async fn open(
-        config: &ServerConfig,
-        settings: AuthSettings,
-        store: &Arc<SwapStore>,
-    ) -> Result<Self> {
+    pub(super) async fn open(config: &ServerConfig, store: &Arc<SwapStore>) -> Result<Self> {
+        let settings = config.auth.clone();
         let keeper = Keeper::open(config, store).await?;
         let (documents, clock) = (keeper.documents(), config.clock.clone());
         let auth = Auth::open(documents.clone(), settings, clock.clone()).await?;
@@ -124,7 +121,6 @@ impl Security {
             auth.set_validator(Some(validator.clone()));
         }
         let most = config.limits.max_pending_authorization_requests;
-        let most = most.unwrap_or(MOST_PENDING);
         let now = clock.now();
         let requests = Requests::open(documents.clone(), auth.clone(), most, now).await?;
         let nonces = match keeper.lasts(store) {

@@ -31,7 +31,7 @@ use crate::admin::{Admin, RollCall, Told};
 use crate::auth::{Auth, Credential, Principal, Role};
 use crate::broker::{Batch, Broker, Leave, Member, Pass};
 use crate::clock::{Clock, Elapsed};
-use crate::limits::{Addresses, Limits, RealmUses, SessionLimits, Ticket};
+use crate::limits::{Addresses, Limits, RealmUses, SessionLimits};
 use crate::metrics::Metrics;
 use crate::model::SubscriptionDefaults;
 use crate::protocol::inbound::Envelope;

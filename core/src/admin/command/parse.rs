@@ -6,8 +6,8 @@ use crate::{Error, ErrorKind, Result};
 
 use super::super::body::Body;
 use super::{
-    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, WhichLetter,
-    WhichSession, WhichToken,
+    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, WhichLetter, WhichSession,
+    WhichToken,
 };
 
 const KEY: &[&str] = &["key", "preshared_key", "presharedKey"];
@@ -46,7 +46,6 @@ impl Command {
 fn unknown(name: &str) -> Error {
     bad(format!("there is no command {name:?}"))
 }
-
 
 fn realms(name: &str, body: &Body) -> Result<Command> {
     let change =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use serde_json::Value;
 
 use super::config::{ServerConfig, Storage, TlsFiles};
@@ -56,7 +56,7 @@ impl Hot {
         let tls = config.load_tls()?;
         Ok(Self {
             rules,
-            doors: Arc::new(ArcSwap::from_pointee(super::doors(config))),
+            doors: super::doors(config).shared(),
             tls: Arc::new(ArcSwapOption::from(tls)),
             auth,
         })

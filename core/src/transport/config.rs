@@ -81,6 +81,13 @@ pub type SharedTls = Arc<ArcSwapOption<ServerTls>>;
 /// The doors of a transport that runs.
 pub type SharedDoors = Arc<ArcSwap<Doors>>;
 
+impl Doors {
+    /// As a transport takes them.
+    pub fn shared(self) -> SharedDoors {
+        Arc::new(ArcSwap::from_pointee(self))
+    }
+}
+
 /// What a browser page of another origin may do.
 #[derive(Debug, Clone, Default)]
 pub struct Cors {
@@ -105,7 +112,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             path: "/socket.io/".to_owned(),
-            doors: Arc::new(ArcSwap::from_pointee(Doors::default())),
+            doors: Doors::default().shared(),
             tls: SharedTls::default(),
             ping_interval: Duration::from_secs(25),
             ping_timeout: Duration::from_secs(20),

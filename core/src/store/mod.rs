@@ -69,8 +69,8 @@ pub use swap::{Copied, SwapStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
     Entry, Exception, Gap, Holding, LogId, Maintained, Overflow, Page, PageLimit, Placed,
-    QueueChange, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled,
-    StoreCounters, StoreHealth,
+    QueueChange, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, RealmBounds, Seq,
+    Settled, StoreCounters, StoreHealth,
 };
 
 /// A place where messages wait. All methods are called on any thread and return at once; the

@@ -13,6 +13,7 @@ mod claims;
 mod env_file;
 mod external;
 mod generations;
+mod grants;
 mod identify;
 mod jwt;
 mod load;

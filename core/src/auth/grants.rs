@@ -1,14 +1,14 @@
-//! What requests and proofs need of the registry: approved tokens are tokens like others, and failed
-//! proofs count like failed logins.
+//! What requests and proofs need of the registry: tokens that were approved, failures that are counted.
+//! Knows neither a request nor a signature.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use super::proof::Failures;
-use super::records;
-use super::requests::Grants;
-use super::{Auth, Denied, Token, TokenHash};
 use crate::Result;
-use crate::store::{Collection, DocumentChange};
+use crate::store::{Collection, Condition, DocumentChange};
+
+use super::records::{self, Read, Stored};
+use super::{Auth, Denied, Failures, Grants, Token, TokenHash};
 
 impl Grants for Auth {
     fn is_known(&self, hash: &TokenHash) -> bool {
@@ -16,21 +16,36 @@ impl Grants for Auth {
     }
 
     fn change(&self, hash: &TokenHash, token: &Token) -> Result<DocumentChange> {
-        records::new(Collection::Tokens, &hash.to_string(), token)
+        let read = Read {
+            key: hash.to_string().into(),
+            stored: Stored::<Token>::default(),
+            // One that was revoked though the settings file has it stays so.
+            unchanged: Condition::Absent,
+        };
+        let stored = Stored {
+            entry: Some(token.clone()),
+            ..Stored::default()
+        };
+        records::put(Collection::Tokens, &read, &stored)
     }
 
     fn granted(&self, hash: TokenHash, token: Token) {
-        self.0
-            .change(|state| state.set_token(hash, Some(token.into())));
+        let token = Some(Arc::new(token));
+        self.0.change(|state| state.set_token(hash, token));
     }
 }
 
 impl Failures for Auth {
     fn may_try(&self, address: IpAddr) -> Result<(), Denied> {
-        self.0.attempts.check(address, 0, self.0.clock.elapsed())
+        let now = self.0.clock.elapsed();
+        self.attempts().check(address, 0, now)
     }
 
     fn failed(&self, address: IpAddr) {
-        self.0.failed(address);
+        let now = self.0.clock.elapsed();
+        self.attempts().failed(address, now);
     }
 }
+
+#[cfg(test)]
+mod tests;

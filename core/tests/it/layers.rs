@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("protocol", &["model", "wire", "clock", "error"]),
     ("limits", &["model", "clock"]),
     ("store", &["model", "clock", "error"]),
+    ("auth", &["model", "store", "clock", "error"]),
     ("broker", &["model", "store", "clock", "metrics", "error"]),
     (
         "transport",
@@ -25,12 +26,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["protocol", "wire", "tls", "model", "clock", "error"],
     ),
     (
+        "admin",
+        &[
+            "auth", "broker", "store", "model", "clock", "metrics", "error",
+        ],
+    ),
+    (
         "session",
         &[
             "protocol",
             "transport",
             "broker",
+            "auth",
             "limits",
+            "admin",
             "model",
             "clock",
             "metrics",
@@ -41,10 +50,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "server",
         &[
             "session",
+            "auth",
+            "limits",
+            "admin",
             "transport",
             "broker",
             "store",
-            "limits",
             "tls",
             "protocol",
             "model",

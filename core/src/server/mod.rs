@@ -120,12 +120,6 @@ impl Server {
                 return Err(error);
             }
         };
-        if !transport.local_addr().ip().is_loopback() {
-            tracing::warn!(
-                "everybody who reaches {} may do everything: authentication is off",
-                transport.local_addr()
-            );
-        }
         let (storage, fallback) = opened.watch(&housekeeping, &broker, &store);
         let stores = Arc::new(Stores {
             broker: broker.clone(),
@@ -173,6 +167,12 @@ impl Server {
         transport.tls = config.load_tls()?;
         let fallback = transport::refuse_all();
         let transport = Transport::start(listener, transport, services, fallback, clock)?;
+        if !transport.local_addr().ip().is_loopback() {
+            tracing::warn!(
+                "everybody who reaches {} may do everything: authentication is off",
+                transport.local_addr()
+            );
+        }
         Ok((transport, links))
     }
 

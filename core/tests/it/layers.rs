@@ -56,7 +56,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "transport",
             "broker",
             "store",
-            "limits",
             "tls",
             "protocol",
             "model",

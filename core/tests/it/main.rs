@@ -12,6 +12,8 @@ mod client;
 mod errors;
 mod harness;
 mod layers;
+#[cfg(unix)]
+mod limits;
 mod offline;
 mod redis;
 #[cfg(unix)]
@@ -19,5 +21,7 @@ mod settings;
 #[cfg(unix)]
 mod sqlite;
 mod stores;
+#[cfg(unix)]
+mod tls;
 mod transport;
 mod wire;

@@ -152,12 +152,13 @@ fn run(serve: Serve) -> Result<()> {
     let (config, warnings): (ServerConfig, _) = serve.settings()?.read()?;
     warn(&warnings);
     runtime()?.block_on(async {
+        let hang_ups = hang_ups();
         let server = Server::start(config).await?;
         let (storage, _) = server.storage();
         tracing::info!(storage, "listening on {}", server.local_addr());
         tokio::select! {
             () = signal() => {}
-            () = reload_on_hang_up(&server) => {}
+            () = reload_at(hang_ups, &server) => {}
         }
         tracing::info!("stopping; a second signal stops at once");
         tokio::select! {
@@ -167,19 +168,30 @@ fn run(serve: Serve) -> Result<()> {
     })
 }
 
+/// Counts SIGHUPs from now on: one that comes while the server starts ends nobody.
+#[cfg(unix)]
+fn hang_ups() -> Option<tokio::signal::unix::Signal> {
+    use tokio::signal::unix::{SignalKind, signal};
+    signal(SignalKind::hangup()).ok()
+}
+
+#[cfg(not(unix))]
+fn hang_ups() {}
+
 /// Reads the settings file again at each SIGHUP; never ends.
-async fn reload_on_hang_up(server: &Server) {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut hang_up) = signal(SignalKind::hangup()) {
-            while hang_up.recv().await.is_some() {
-                // What goes wrong is logged where it goes wrong.
-                let _ = server.reload_settings().await;
-            }
+#[cfg(unix)]
+async fn reload_at(hang_ups: Option<tokio::signal::unix::Signal>, server: &Server) {
+    if let Some(mut hang_ups) = hang_ups {
+        while hang_ups.recv().await.is_some() {
+            // What goes wrong is logged where it goes wrong.
+            let _ = server.reload_settings().await;
         }
     }
-    let _ = server;
+    std::future::pending::<()>().await;
+}
+
+#[cfg(not(unix))]
+async fn reload_at((): (), _server: &Server) {
     std::future::pending::<()>().await;
 }
 

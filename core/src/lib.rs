@@ -6,13 +6,18 @@
 //!  offline                       a store that nobody serves
 //!  server                        assembly: config → store, broker, listener
 //!  session                       one connected client: verbs → broker
-//!  broker    transport   client  routing and delivery; sockets; the Rust client
+//!  admin                         management commands
+//!  broker  auth  transport  client  routing and delivery; who may what; sockets; the Rust client
 //!  protocol  store               our verbs ⇄ Socket.IO events; where messages wait
 //!  model  wire  error  clock  metrics
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+#[cfg(feature = "server")]
+pub mod admin;
+#[cfg(feature = "server")]
+pub mod auth;
 #[cfg(feature = "server")]
 pub mod broker;
 #[cfg(feature = "client")]

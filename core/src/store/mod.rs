@@ -24,6 +24,7 @@
 mod claim;
 #[cfg(feature = "testing")]
 pub mod contract;
+mod documents;
 pub mod fallback;
 #[cfg(feature = "testing")]
 pub mod faulty;
@@ -54,6 +55,7 @@ use crate::{Error, ErrorKind, Result};
 #[cfg(feature = "redis")]
 pub use self::redis::{GivenClient, RedisClient, RedisOptions, RedisStore};
 pub use claim::{Claim, Hear, Hold, News, Position, Wish};
+pub use documents::{Collection, Condition, Document, DocumentChange, Documents};
 pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;

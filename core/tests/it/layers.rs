@@ -13,15 +13,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &["error"]),
     ("protocol", &["model", "wire", "clock", "error"]),
     ("store", &["model", "clock", "error"]),
+    ("auth", &["model", "store", "clock", "error"]),
     ("broker", &["model", "store", "clock", "metrics", "error"]),
     ("transport", &["wire", "clock", "metrics", "error"]),
     ("client", &["protocol", "wire", "model", "clock", "error"]),
+    ("limits", &["model", "clock", "error"]),
+    (
+        "admin",
+        &[
+            "auth", "broker", "store", "model", "clock", "metrics", "error",
+        ],
+    ),
     (
         "session",
         &[
             "protocol",
             "transport",
             "broker",
+            "auth",
+            "limits",
+            "admin",
             "model",
             "clock",
             "metrics",
@@ -32,6 +43,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "server",
         &[
             "session",
+            "auth",
+            "limits",
+            "admin",
             "transport",
             "broker",
             "store",

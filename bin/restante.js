@@ -19,6 +19,8 @@ restante serve runs the broker.
   --host H        address to listen on (RESTANTE_HOST, or all interfaces)
   --fallback S    where messages wait if redis is away at the start (RESTANTE_FALLBACK): sqlite
   --fallback-filename F  in which file then (RESTANTE_FALLBACK_FILENAME, or restante.fallback.sqlite)
+  --threads N     I/O threads (RESTANTE_THREADS); 1 up to two cores, else half of them, at most 4
+  --grace T       how long a shutdown may take: seconds, or a text like 500ms, 2s, 1m (10s)
 ${STORE}
 
 restante store works on a store that no broker uses: which one is said as for serve.
@@ -34,13 +36,19 @@ restante store works on a store that no broker uses: which one is said as for se
 
   --help  --version`;
 
-/** Flags and variables of each store. */
+/** Options of stores and their variables; one that the store in question does not have is told, not dropped. */
 const FLAGS = {
-  sqlite: { filename: 'RESTANTE_FILENAME', synchronous: 'RESTANTE_SYNCHRONOUS' },
-  redis: { url: 'RESTANTE_REDIS_URL', prefix: 'RESTANTE_REDIS_PREFIX', fallback: 'RESTANTE_FALLBACK', fallback_filename: 'RESTANTE_FALLBACK_FILENAME' },
+  filename: 'RESTANTE_FILENAME',
+  synchronous: 'RESTANTE_SYNCHRONOUS',
+  url: 'RESTANTE_REDIS_URL',
+  prefix: 'RESTANTE_REDIS_PREFIX',
+  fallback: 'RESTANTE_FALLBACK',
+  fallback_filename: 'RESTANTE_FALLBACK_FILENAME',
 };
+/** What tyo-mq has left. */
+const FOREIGN = ['tyo-mq-sqlite', 'tyo-mq-redis'];
 const WHICH = ['storage', 'filename', 'file', 'synchronous', 'url', 'prefix', 'options'];
-const COMMANDS = { serve: ['port', 'host', 'fallback', 'fallback-filename', ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
+const COMMANDS = { serve: ['port', 'host', 'fallback', 'fallback-filename', 'threads', 'grace', ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
 const TASKS = ['stats', 'check', 'export', 'import'];
 const BOOLEAN = ['json', 'skip-unreadable', 'help', 'version'];
 const SHORT = { help: 'h', version: 'v' };
@@ -61,7 +69,20 @@ function parse() {
   if (rest.length > 0) throw new Error(USAGE);
   const { env } = process;
   const { port, host, ...more } = which(values);
-  return { options: { ...more, port: values.port ?? (env.RESTANTE_PORT || env.TYO_MQ_PORT || port), host: values.host ?? (env.RESTANTE_HOST || env.TYO_MQ_HOST || host) } };
+  const threads = values.threads ?? env.RESTANTE_THREADS;
+  if (threads !== undefined && threads !== '') more.threads = count(threads, '--threads');
+  return { grace: grace(values.grace ?? '10s'), options: { ...more, port: values.port ?? (env.RESTANTE_PORT || env.TYO_MQ_PORT || port), host: values.host ?? (env.RESTANTE_HOST || env.TYO_MQ_HOST || host) } };
+}
+
+function count(text, name) {
+  if (!/^\d+$/.test(text)) throw new Error(`${name} must be a whole number, not ${text}`);
+  return Math.max(1, Number(text));
+}
+
+/** A duration as all options take it, read by the core. */
+function grace(text) {
+  const { milliseconds } = require('../lib/options');
+  return { timeout: `${milliseconds(text, '--grace')}ms` };
 }
 
 /** The object that `--options` says as JSON. */
@@ -83,7 +104,7 @@ function which(values) {
   const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
   const said = {};
   const given = { ...values, filename: values.filename ?? values.file };
-  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = given[name.replace('_', '-')] ?? env[variable];
+  for (const [name, variable] of Object.entries(FLAGS)) said[name] = given[name.replace('_', '-')] ?? env[variable];
   const storage_options = { ...(more.storage_options ?? storageOptions), ...JSON.parse(JSON.stringify(said)) };
   return { ...more, storage, storage_options };
 }
@@ -91,6 +112,7 @@ function which(values) {
 function job(values, [task, source, ...more]) {
   const isForeign = task === 'import' && values.from !== undefined;
   if (!TASKS.includes(task) || more.length > 0 || (source !== undefined) !== isForeign) throw new Error(USAGE);
+  if (isForeign && !FOREIGN.includes(values.from)) throw new Error(`--from must be ${FOREIGN.join(' or ')}, not ${values.from}\n\n${USAGE}`);
   if (task !== 'import' && (values.from ?? values['tyo-prefix'] ?? values['skip-unreadable']) !== undefined) throw new Error(USAGE);
   return {
     task,
@@ -112,13 +134,13 @@ async function main() {
     process.exitCode = 2;
     return;
   }
-  const { print, job, options } = wish;
+  const { print, job, options, grace } = wish;
   if (print) return console.log(print);
   if (job) return work(job);
   const { Server } = require('../index.js');
   const server = new Server(options);
   // The first signal stops in good order, a second one at once.
-  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void server.stop());
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void server.stop(grace));
   const { port, host } = await server.start();
   console.log(`restante: listening on ${host.includes(':') ? `[${host}]` : host}:${port}`);
   if (process.send && process.connected) process.send('Server started');

@@ -76,7 +76,7 @@ impl Server {
             left,
             warning,
         } = state.apply(&mut config)?;
-        let warnings = warning.into_iter().collect();
+        let mut warnings: Vec<String> = warning.into_iter().collect();
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
@@ -113,6 +113,12 @@ impl Server {
             }
         };
         let (storage, fallback) = opened.watch(&housekeeping, &broker, &store);
+        let local = transport.local_addr();
+        if !local.ip().is_loopback() {
+            let warning = open_to_all(local);
+            tracing::warn!("{warning}");
+            warnings.push(warning);
+        }
         Ok(Self {
             broker,
             store,
@@ -210,9 +216,11 @@ impl Server {
     ///
     /// # Errors
     /// `config` for memory in the place of a durable store, or a store that holds something, without
-    /// `force`; what opening the new store says; `store_unavailable` if a change is under way
-    /// already; `store_locked` if other brokers use the store in force. Nothing has changed then.
+    /// `force`; what opening the new store says; `swap_in_progress` if a change is under way
+    /// already, which goes on; `store_locked` if other brokers use the store in force. Nothing has
+    /// changed then.
     pub async fn set_persistence(&self, wish: Persistence) -> Result<Persisted> {
+        let changing = self.store.change()?;
         if self.store.others() > 0 {
             let text = "other brokers use the store; stop them before it is changed";
             return Err(Error::new(ErrorKind::StoreLocked, text));
@@ -243,7 +251,7 @@ impl Server {
         // There, so that it comes to its end whoever asked.
         let swapped = self.housekeeping.run(async move {
             let commit = move || state.write(&wish, &left);
-            store.swap_to(new, force, &place, commit).await
+            store.swap_to(changing, new, force, &place, commit).await
         });
         let copied = swapped.await?;
         *self.storage.lock() = Some(storage);
@@ -318,6 +326,19 @@ impl Server {
         self.housekeeping.stop();
         outcome
     }
+}
+
+/// What to say of a port that others reach while nobody has to log in.
+fn open_to_all(local: SocketAddr) -> String {
+    let reach = match local.ip().is_unspecified() {
+        true => "on all interfaces".to_owned(),
+        false => format!("on {}", local.ip()),
+    };
+    format!(
+        "anybody who reaches port {} may produce and consume: the broker listens {reach} and asks \
+         nobody who they are; with host 127.0.0.1 only this machine reaches it",
+        local.port()
+    )
 }
 
 /// A store as it was opened.

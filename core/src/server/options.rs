@@ -49,7 +49,7 @@ impl ServerConfig {
         if let Some(folder) = options.text(&["data_dir"])? {
             config.data_dir = folder.into();
         }
-        options.warn_unknown();
+        options.warn_unknown("");
         Ok((config, options.warnings))
     }
 }
@@ -69,7 +69,7 @@ impl Persistence {
         options.flag(&["force"], &mut force)?;
         // What the state file says besides.
         options.get(&["moved_from"]);
-        options.warn_unknown();
+        options.warn_unknown("");
         let wish = Self {
             storage,
             default_ttl,
@@ -322,14 +322,15 @@ impl Options {
         self.duration(&["dlq_ttl"], &mut bounds.dlq_ttl)
     }
 
-    fn warn_unknown(&mut self) {
+    /// `of`: what their names begin with.
+    fn warn_unknown(&mut self, of: &str) {
         for name in self
             .members
             .keys()
             .filter(|name| !self.known.contains(*name))
         {
             self.warnings
-                .push(format!("option {name} is unknown and ignored"));
+                .push(format!("option {of}{name} is unknown and ignored"));
         }
     }
 }

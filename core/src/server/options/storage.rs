@@ -60,7 +60,7 @@ impl Options {
         if let Storage::Redis(options) = &mut storage {
             inner.redis(options)?;
         }
-        inner.warn_unknown();
+        inner.warn_unknown("storage_options.");
         self.warnings.append(&mut inner.warnings);
         Ok((storage, has_ttl.then_some(ttl)))
     }

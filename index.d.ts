@@ -41,6 +41,7 @@ export type ErrorCode =
   | 'store_timeout'
   | 'store_unavailable'
   | 'store_unsupported'
+  | 'swap_in_progress'
   | 'timeout'
   | 'too_many_matches'
   | 'unauthenticated'
@@ -817,7 +818,8 @@ export class Server extends EventEmitter {
   backup(path: string): Promise<void>;
   /** Lets another store take the place of the one in force, with everything that waits, while work goes on. It is
    *  remembered in `restante.state.json` in `data_dir` and beats the options at the next start. Rejects, with nothing
-   *  changed, with `config` for memory in the place of a durable store without `force`, or a store that holds something. */
+   *  changed, with `config` for memory in the place of a durable store without `force`, or a store that holds something,
+   *  and with `swap_in_progress` while an earlier change is under way, which goes on. */
   setPersistence(options: PersistenceOptions): Promise<PersistenceChange>;
   /** Reads the settings file again: all of what has changed counts from then on, or nothing. Rejects with `config`
    *  and the path of a wrong value, or with what a change of the store says; everything is as before then. */

@@ -29,6 +29,8 @@ restante serve runs the broker.
   --auth-store F  where realms and tokens are kept (RESTANTE_AUTH_STORE)
   --fallback S    where messages wait if redis is away at the start (RESTANTE_FALLBACK): sqlite
   --fallback-filename F  in which file then (RESTANTE_FALLBACK_FILENAME, or restante.fallback.sqlite)
+  --threads N     I/O threads (RESTANTE_THREADS); 1 up to two cores, else half of them, at most 4
+  --grace T       how long a shutdown may take: seconds, or a text like 500ms, 2s, 1m (10s)
 ${STORE}
 
 restante store works on a store that no broker uses: which one is said as for serve.
@@ -44,13 +46,19 @@ restante store works on a store that no broker uses: which one is said as for se
 
   --help  --version`;
 
-/** Flags and variables of each store. */
+/** Options of stores and their variables; one that the store in question does not have is told, not dropped. */
 const FLAGS = {
-  sqlite: { filename: 'RESTANTE_FILENAME', synchronous: 'RESTANTE_SYNCHRONOUS' },
-  redis: { url: 'RESTANTE_REDIS_URL', prefix: 'RESTANTE_REDIS_PREFIX', fallback: 'RESTANTE_FALLBACK', fallback_filename: 'RESTANTE_FALLBACK_FILENAME' },
+  filename: 'RESTANTE_FILENAME',
+  synchronous: 'RESTANTE_SYNCHRONOUS',
+  url: 'RESTANTE_REDIS_URL',
+  prefix: 'RESTANTE_REDIS_PREFIX',
+  fallback: 'RESTANTE_FALLBACK',
+  fallback_filename: 'RESTANTE_FALLBACK_FILENAME',
 };
+/** What tyo-mq has left. */
+const FOREIGN = ['tyo-mq-sqlite', 'tyo-mq-redis'];
 const WHICH = ['storage', 'filename', 'file', 'synchronous', 'url', 'prefix', 'options'];
-const SERVE = ['port', 'host', 'settings', 'env-file', 'check-config', 'data-dir', 'tls-cert', 'tls-key', 'auth', 'auth-store', 'fallback', 'fallback-filename'];
+const SERVE = ['port', 'host', 'settings', 'env-file', 'check-config', 'data-dir', 'tls-cert', 'tls-key', 'auth', 'auth-store', 'fallback', 'fallback-filename', 'threads', 'grace'];
 const COMMANDS = { serve: [...SERVE, ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
 const TASKS = ['stats', 'check', 'export', 'import'];
 const BOOLEAN = ['json', 'skip-unreadable', 'check-config', 'auth', 'help', 'version'];
@@ -71,7 +79,7 @@ function parse() {
   if (command === 'store') return { job: job(values, rest) };
   if (rest.length > 0) throw new Error(USAGE);
   readEnvironment(values['env-file']);
-  return { options: serving(values), isCheck: values['check-config'] ?? false };
+  return { options: serving(values), isCheck: values['check-config'] ?? false, grace: values.grace === undefined ? { timeout: '10s' } : grace(values.grace) };
 }
 
 /** Variables of a file; those that are set already count. */
@@ -96,10 +104,8 @@ function serving(values) {
   const storage = values.storage ?? env.RESTANTE_STORAGE;
   const given = { ...values, filename: values.filename ?? values.file };
   const settings_file = values.settings ?? (env.RESTANTE_SETTINGS_FILE || undefined);
-  // The file may name any store.
-  const flags = settings_file && !storage ? Object.assign({}, ...Object.values(FLAGS)) : FLAGS[storage ?? base.storage ?? base.store];
   const said = {};
-  for (const [name, variable] of Object.entries(flags ?? {})) said[name] = given[name.replace('_', '-')] ?? env[variable];
+  for (const [name, variable] of Object.entries(FLAGS)) said[name] = given[name.replace('_', '-')] ?? env[variable];
   const isOn = (value) => (value === 'true' ? true : value === 'false' || value === '' ? false : value);
   const tls = { cert: values['tls-cert'] ?? env.RESTANTE_TLS_CERT, key: values['tls-key'] ?? env.RESTANTE_TLS_KEY };
   const auth = values.auth ?? (env.RESTANTE_AUTH_ENABLED === undefined ? undefined : env.RESTANTE_AUTH_ENABLED === 'true');
@@ -108,6 +114,7 @@ function serving(values) {
   const overrides = {
     port: number(values.port ?? (env.RESTANTE_PORT || env.TYO_MQ_PORT || undefined), '--port'),
     host: values.host ?? (env.RESTANTE_HOST || env.TYO_MQ_HOST || undefined),
+    threads: threads(values.threads ?? (env.RESTANTE_THREADS || undefined)),
     data_dir: values['data-dir'] ?? env.RESTANTE_DATA_DIR,
     max_message_bytes: bytes ? number(bytes, 'RESTANTE_MAX_HTTP_BUFFER_SIZE') : undefined,
     storage,
@@ -123,6 +130,17 @@ function serving(values) {
 function some(object) {
   const given = Object.entries(object).filter(([, value]) => value !== undefined);
   return given.length > 0 ? Object.fromEntries(given) : undefined;
+}
+
+function threads(text) {
+  const count = number(text, '--threads');
+  return count === undefined ? undefined : Math.max(1, count);
+}
+
+/** A duration as all options take it, read by the core. */
+function grace(text) {
+  const { milliseconds } = require('../lib/options');
+  return { timeout: `${milliseconds(text, '--grace')}ms` };
 }
 
 function number(text, name) {
@@ -151,7 +169,7 @@ function which(values) {
   const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
   const said = {};
   const given = { ...values, filename: values.filename ?? values.file };
-  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = given[name.replace('_', '-')] ?? env[variable];
+  for (const [name, variable] of Object.entries(FLAGS)) if (WHICH.includes(name)) said[name] = given[name.replace('_', '-')] ?? env[variable];
   const storage_options = { ...(more.storage_options ?? storageOptions), ...JSON.parse(JSON.stringify(said)) };
   return { ...more, storage, storage_options };
 }
@@ -159,6 +177,7 @@ function which(values) {
 function job(values, [task, source, ...more]) {
   const isForeign = task === 'import' && values.from !== undefined;
   if (!TASKS.includes(task) || more.length > 0 || (source !== undefined) !== isForeign) throw new Error(USAGE);
+  if (isForeign && !FOREIGN.includes(values.from)) throw new Error(`--from must be ${FOREIGN.join(' or ')}, not ${values.from}\n\n${USAGE}`);
   if (task !== 'import' && (values.from ?? values['tyo-prefix'] ?? values['skip-unreadable']) !== undefined) throw new Error(USAGE);
   return {
     task,
@@ -180,7 +199,7 @@ async function main() {
     process.exitCode = 2;
     return;
   }
-  const { print, job, options, isCheck } = wish;
+  const { print, job, options, isCheck, grace } = wish;
   if (print) return console.log(print);
   if (job) return work(job);
   const { Server } = require('../index.js');
@@ -190,7 +209,7 @@ async function main() {
   }
   const server = new Server(options);
   // The first signal stops in good order, a second one at once.
-  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void server.stop());
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void server.stop(grace));
   // What is wrong is told by the broker's log.
   process.on('SIGHUP', () => void server.reloadSettings().catch((error) => console.error(`restante: ${error.message}`)));
   const { port, host } = await server.start();

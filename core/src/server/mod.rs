@@ -172,11 +172,11 @@ impl Server {
         };
         // There is one transport.
         let _ = connections.set(Arc::downgrade(&transport));
-        let address = transport.local_addr();
-        if !auth.is_enabled() && !address.ip().is_loopback() {
-            tracing::warn!(
-                "everybody who reaches {address} may do everything: authentication is off"
-            );
+        let local = transport.local_addr();
+        if !auth.is_enabled() && !local.ip().is_loopback() {
+            let warning = open_to_all(local);
+            tracing::warn!("{warning}");
+            warnings.push(warning);
         }
         Ok(Self {
             broker,
@@ -250,8 +250,9 @@ impl Server {
     ///
     /// # Errors
     /// `config` for memory in the place of a durable store, or a store that holds something, without
-    /// `force`; what opening the new store says; `store_unavailable` if a change is under way
-    /// already; `store_locked` if other brokers use the store in force. Nothing has changed then.
+    /// `force`; what opening the new store says; `swap_in_progress` if a change is under way
+    /// already, which goes on; `store_locked` if other brokers use the store in force. Nothing has
+    /// changed then.
     pub async fn set_persistence(&self, wish: Persistence) -> Result<Persisted> {
         self.stores.change(wish, self.settings.written()).await
     }
@@ -336,6 +337,19 @@ impl Server {
         self.housekeeping.stop();
         outcome.and(kept)
     }
+}
+
+/// What to say of a port that others reach while nobody has to log in.
+fn open_to_all(local: SocketAddr) -> String {
+    let reach = match local.ip().is_unspecified() {
+        true => "on all interfaces".to_owned(),
+        false => format!("on {}", local.ip()),
+    };
+    format!(
+        "anybody who reaches port {} may produce and consume: the broker listens {reach} and asks \
+         nobody who they are; with host 127.0.0.1 only this machine reaches it",
+        local.port()
+    )
 }
 
 /// An event that [`Server::emit`] sends.

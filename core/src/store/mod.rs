@@ -64,8 +64,10 @@ pub use pending::Pending;
 pub use record::{ExportCursor, Exported, Record};
 pub use simple::{DeadRow, Methods, NewRow, Place, Row, RowId, RowPage, SimpleStore};
 #[cfg(feature = "sqlite")]
+pub(crate) use sqlite::NewPlace;
+#[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
-pub use swap::{Copied, SwapStore};
+pub use swap::{Changing, Copied, SwapStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
     Entry, Exception, Gap, Holding, LogId, Maintained, Overflow, Page, PageLimit, Placed,

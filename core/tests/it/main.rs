@@ -9,8 +9,11 @@
 
 mod cases;
 mod client;
+#[cfg(unix)]
+mod command;
 mod errors;
 mod harness;
+mod ids;
 mod layers;
 #[cfg(unix)]
 mod limits;

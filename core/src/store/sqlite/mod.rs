@@ -29,6 +29,7 @@ mod line;
 mod lock;
 mod open;
 mod options;
+mod place;
 mod read;
 mod telling;
 #[cfg(test)]
@@ -57,6 +58,7 @@ use line::{Line, Nature};
 use writer::Writer;
 
 pub use options::{SqliteOptions, Synchronous};
+pub(crate) use place::NewPlace;
 
 /// Rows that one bite of upkeep looks at; between bites others have their turn.
 const BITE: usize = 1000;

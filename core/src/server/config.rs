@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::settings::Source;
+use crate::auth::Validator;
 use crate::broker::BrokerConfig;
 use crate::clock::{Clock, SystemClock};
 use crate::limits::Limits;
@@ -51,6 +52,8 @@ pub struct ServerConfig {
     pub storage: Storage,
     /// A store made elsewhere; then `storage` says nothing.
     pub store: Option<Arc<dyn Store>>,
+    /// The embedding program's own answer to tokens; then nobody else is asked. None.
+    pub validator: Option<Arc<dyn Validator>>,
     /// Where `restante.state.json` is, which says what store was set while the server ran and beats
     /// `storage` and `store` (P28); the working directory.
     pub data_dir: PathBuf,
@@ -164,6 +167,7 @@ impl Default for ServerConfig {
             },
             storage: Storage::Memory,
             store: None,
+            validator: None,
             data_dir: PathBuf::new(),
             tls: None,
             limits: Arc::default(),

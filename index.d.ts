@@ -921,6 +921,8 @@ export interface RealmStats {
 
 export interface QueueStats {
   realm: string;
+  /** The queue's id, for management commands. */
+  queue: string;
   key: string;
   /** The consumer id or the group. */
   name: string;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::{Buffer, External};
 use napi_derive::napi;
 use parking_lot::Mutex;
+use restante::admin::{Letter, of_queue};
 use restante::model::RealmId;
 use restante::server::{
     Emit, Persistence, Server, ServerConfig, Settings, Storage, parse_env_file,
@@ -258,7 +259,7 @@ pub fn stop_server(broker: &External<Broker>, timeout_ms: u32, token: u32) {
 /// Numbers of this moment, as JSON text.
 #[napi(catch_unwind)]
 pub fn server_stats(broker: &External<Broker>) -> Result<String> {
-    Ok(numbers::of_server(&broker.running()?.server).to_string())
+    Ok(broker.running()?.server.stats().to_string())
 }
 
 /// Sends an event to one session or, without `to`, to all; how many have taken it.
@@ -305,7 +306,7 @@ pub fn queue_stats(broker: &External<Broker>, token: u32) -> Result<()> {
         let mut queues = Vec::new();
         for (realm, _) in server.broker().stats() {
             let stats = server.broker().queue_stats(&realm).await?;
-            queues.extend(stats.iter().map(|queue| numbers::of_queue(&realm, queue)));
+            queues.extend(stats.iter().map(|queue| of_queue(&realm, queue)));
         }
         Ok(queues)
     })
@@ -325,7 +326,7 @@ pub fn dead_letters(
     broker.answer_later(token, |server| async move {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let letters = server.broker().dead_letters(&realm, after, limit).await?;
-        let letters: Vec<_> = letters.iter().map(numbers::Letter::from).collect();
+        let letters: Vec<_> = letters.iter().map(Letter::from).collect();
         // Written here: it borrows from the letters.
         serde_json::value::to_raw_value(&letters)
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))

@@ -13,6 +13,7 @@ mod claims;
 mod env_file;
 mod external;
 mod generations;
+mod grants;
 mod identify;
 mod jwt;
 mod load;
@@ -353,6 +354,11 @@ impl Auth {
         let state = self.0.state.read();
         let said = state.realm(realm).and_then(|config| config.allow_anonymous);
         said.unwrap_or_else(|| *realm == RealmId::default())
+    }
+
+    /// Whether commands that carry secrets may go in clear over a network (AF59).
+    pub fn allows_insecure_management(&self) -> bool {
+        self.0.state.read().settings.allow_insecure_management
     }
 
     /// Whether the realm takes encrypted bodies only (decided 10).

@@ -130,6 +130,24 @@ fn before(key: &str) -> Option<Arc<str>> {
     }
 }
 
+/// The change that puts a document that is not there yet.
+pub(super) fn new<T: Serialize + Clone>(
+    collection: Collection,
+    key: &str,
+    entry: &T,
+) -> Result<DocumentChange> {
+    let read = Read {
+        key: key.into(),
+        stored: Stored::default(),
+        unchanged: Condition::Absent,
+    };
+    let stored = Stored {
+        entry: Some(entry.clone()),
+        ..Stored::default()
+    };
+    put(collection, &read, &stored)
+}
+
 /// The change that makes a document say this; one that says nothing goes.
 pub(super) fn put<T: Serialize>(
     collection: Collection,

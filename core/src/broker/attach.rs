@@ -41,7 +41,7 @@ pub(super) fn listen(
         is_tracked: options.ack,
         is_durable: options.durable && is_remembered,
         is_remembered,
-        filter: request.filter.clone(),
+        filter: member.pass().filter_of(&request.key),
         queue: OnceLock::new(),
         slot: OnceLock::new(),
         ended: OnceLock::new(),
@@ -63,7 +63,7 @@ pub(super) fn listen(
         let keeps_seat = before.slot.get().is_some_and(|slot| {
             slot_key.is_some_and(|(_, kind, name)| *kind == slot.kind && *name == slot.name)
         });
-        unlist(realm, before);
+        unlist(realm, state, before);
         if !keeps_seat && volatile.is_none() {
             unseat(broker, state, before, queue::Leave::Unsubscribed);
         }
@@ -71,6 +71,7 @@ pub(super) fn listen(
     if let Some(group) = &options.group {
         // After the older one has gone: it takes the group's interest with it if it was the last.
         realm.enter_group(&entry, group, options.retry);
+        state.enter_group(group, member.pass().owner.as_ref());
     }
     let known = slot_key.and_then(|key| state.slots.get(key)).cloned();
     match known.filter(|_| attaches) {
@@ -186,7 +187,8 @@ fn raise(broker: &Arc<Broker>, state: &mut State, slot_key: &SlotKey, slot: &Arc
         };
         let mut request = SubscribeRequest::clone(&request);
         request.options.durable = true;
-        state.keep(&Arc::new(request.clone()));
+        let owner = slot.state.lock().settings.owner.clone();
+        state.keep(&Arc::new(request.clone()), owner.as_ref());
         listen(broker, &member, state, &request, Some(slot_key), true);
     }
 }
@@ -255,10 +257,14 @@ pub(super) fn revive(broker: &Arc<Broker>, member: &Arc<Member>, name: &Consumer
         let names = member.names.lock();
         names.listeners.contains_key(&(key.clone(), name.clone()))
     };
+    // They may have been somebody else's: of those the name gives nobody anything (P30).
+    let pass = member.pass();
     let plain: Vec<Arc<SubscribeRequest>> = consumer
         .subscriptions
         .values()
+        .filter(|kept| pass.may_use(kept.owner.as_ref()))
         .map(|kept| &kept.request)
+        .filter(|request| pass.may_listen(&request.key))
         .filter(|request| !request.options.durable && !held(&request.key))
         .cloned()
         .collect();
@@ -283,12 +289,12 @@ pub(super) fn withdraw(
     listener: &Arc<Listener>,
     how: queue::Leave,
 ) {
-    unlist(realm, listener);
+    unlist(realm, state, listener);
     unseat(broker, state, listener, how);
 }
 
 /// Out of the rosters of its key.
-fn unlist(realm: &Realm, listener: &Arc<Listener>) {
+fn unlist(realm: &Realm, state: &mut State, listener: &Arc<Listener>) {
     let entry = &listener.entry;
     let seat = (listener.session(), listener.consumer.clone());
     if let Some(group) = &listener.group {
@@ -296,6 +302,7 @@ fn unlist(realm: &Realm, listener: &Arc<Listener>) {
             interest.members.remove(&seat);
         }
         realm.exit_group(entry, group.as_str());
+        state.exit_group(group);
     } else if !listener.is_durable && entry.live.remove(&seat).is_some() && listener.needs_message()
     {
         entry.tracked.fetch_sub(1, Ordering::AcqRel);

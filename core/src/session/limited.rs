@@ -102,16 +102,22 @@ impl Limited {
 }
 
 impl Session {
-    /// Takes over rules that have changed.
-    pub(super) fn refresh(&mut self) {
-        let generation = self.rules.generation();
+    /// A read begins: rules that have changed are taken over.
+    pub(super) fn read_begins(&mut self) {
+        self.read_at = None;
+        self.refresh();
+    }
+
+    fn refresh(&mut self) {
+        let rules = &self.shared.rules;
+        let generation = rules.generation();
         if generation == self.generation {
             return;
         }
         self.generation = generation;
-        self.config = self.rules.load();
-        let caps = self.config.caps(self.member.realm());
-        let now = self.clock.elapsed();
+        self.config = rules.load();
+        let caps = rules.caps(self.member.realm());
+        let now = self.shared.clock.elapsed();
         let limits = match self.limits.take() {
             Some(limits) => limits.renewed(&caps, now),
             None => SessionLimits::new(&caps, now),
@@ -125,7 +131,8 @@ impl Session {
             return true;
         };
         // The messages of one read came at one time.
-        let now = *self.read_at.get_or_insert_with(|| self.clock.elapsed());
+        let clock = &self.shared.clock;
+        let now = *self.read_at.get_or_insert_with(|| clock.elapsed());
         match limits.message(bytes, now) {
             Ok(()) => true,
             Err(exceeded) => {

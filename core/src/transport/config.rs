@@ -14,9 +14,9 @@ pub struct Config {
     /// HTTP path of Engine.IO, with or without the final slash. Default `/socket.io/`.
     pub path: String,
     /// Who may come in; can be changed while the transport runs.
-    pub doors: Doors,
+    pub doors: SharedDoors,
     /// TLS on every connection; none by default. Can be changed while the transport runs.
-    pub tls: Option<Arc<ServerTls>>,
+    pub tls: SharedTls,
     /// Time between heartbeats. Default 25 s.
     pub ping_interval: Duration,
     /// Time beyond the interval without any byte after which a peer is dead. Default 20 s.
@@ -105,8 +105,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             path: "/socket.io/".to_owned(),
-            doors: Doors::default(),
-            tls: None,
+            doors: Arc::new(ArcSwap::from_pointee(Doors::default())),
+            tls: SharedTls::default(),
             ping_interval: Duration::from_secs(25),
             ping_timeout: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(45),

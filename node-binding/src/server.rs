@@ -28,6 +28,7 @@ use crate::port::Port;
 use crate::redis::JsRedis;
 use crate::runtime::Runtime;
 use crate::store::Custom;
+use crate::validator::JsValidator;
 
 /// One broker: not started, running, or stopped.
 pub struct Broker {
@@ -39,6 +40,8 @@ pub struct Broker {
     custom: Mutex<Option<Custom>>,
     /// A Redis client of the user's, if it was given one.
     redis: Mutex<Option<Arc<JsRedis>>>,
+    /// A function of the user's that says whose token it is, if it was given one.
+    validator: Mutex<Option<Arc<JsValidator>>>,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -72,6 +75,16 @@ impl Broker {
     /// The Redis client of the user's.
     pub(crate) fn redis(&self) -> Option<Arc<JsRedis>> {
         self.redis.lock().clone()
+    }
+
+    /// Gives it a function that says whose token it is.
+    pub(crate) fn set_validator(&self, validator: Arc<JsValidator>) {
+        *self.validator.lock() = Some(validator);
+    }
+
+    /// That function.
+    pub(crate) fn validator(&self) -> Option<Arc<JsValidator>> {
+        self.validator.lock().clone()
     }
 
     fn running(&self) -> Result<Running> {
@@ -123,6 +136,7 @@ pub fn open_server(port: &External<Arc<Port>>, options: String) -> Result<Extern
         warnings,
         custom: Mutex::default(),
         redis: Mutex::default(),
+        validator: Mutex::default(),
         running: Arc::default(),
     }))
 }
@@ -188,6 +202,9 @@ pub fn start_server(broker: &External<Broker>, token: u32) -> Result<()> {
     let custom = broker.custom();
     if let (Some(redis), Storage::Redis(options)) = (broker.redis(), &mut config.storage) {
         options.client = Some(GivenClient::new(redis));
+    }
+    if let Some(validator) = broker.validator() {
+        config.validator = Some(validator);
     }
     let slot = broker.running.clone();
     let port = broker.port.clone();

@@ -29,6 +29,7 @@ mod requests;
 mod role;
 mod secret;
 mod settings;
+mod sign;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -77,6 +78,7 @@ pub use requests::{
 pub use role::Role;
 pub use secret::{MAX_SECRET, Secret};
 pub use settings::{AuthSettings, KeylessConsumers};
+pub use sign::{new_nonce, sign};
 pub use token::{FileToken, ManagementToken, Token, check_role};
 pub use validator::{Answer, Validator};
 pub use views::token_view;

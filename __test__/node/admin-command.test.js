@@ -155,7 +155,7 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     assert.equal((await json('dlq purge acme')).purged, 1);
     await json(`queues release acme ${queues[0].queue}`);
     assert.equal((await admin('persistence set redis --url redis://u:hush@127.0.0.1:1')).code, 1);
-    const moved = await json('persistence set sqlite --filename moved.sqlite');
+    const moved = await json(`persistence set sqlite --filename ${path.join(data_dir, 'moved.sqlite')}`);
     assert.equal(moved.settings.persistence.storage, 'sqlite');
     assert.ok(fs.existsSync(path.join(data_dir, 'moved.sqlite')));
     assert.match((await admin('persistence show')).out, /^storage: sqlite$/m);
@@ -174,7 +174,7 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     const { RESTANTE_ADMIN_TOKEN, ...others } = env;
     const realm = `r-${randomBytes(4).toString('hex')}`;
     const person = (words, answers) => {
-      const task = { argv: [...command, 'admin', ...words], env: bare(others), answers: [...answers, ['token: ', RESTANTE_ADMIN_TOKEN]] };
+      const task = { argv: [...command, 'admin', ...words], env: bare(others), answers: [...answers, ['token: ', RESTANTE_ADMIN_TOKEN, true]] };
       return new Promise((resolve) => {
         const child = spawn('python3', [script('terminal.py'), JSON.stringify(task)], { stdio: ['ignore', 'pipe', 'inherit'] });
         let seen = '';
@@ -182,15 +182,15 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
         child.once('close', (code) => resolve({ code, seen }));
       });
     };
-    const added = await person(['realms', 'add'], [['realm: ', realm]]);
+    const added = await person(['realms', 'add'], [['realm: ', realm, false]]);
     assert.equal(added.code, 0, added.seen);
     assert.ok(added.seen.includes(`realm ${realm} added`) && !added.seen.includes(ADMIN), added.seen);
-    const keyed = await person(['realms', 'set', realm, '--key', 'prompt'], [[`key of ${realm}: `, 'hush-hush']]);
+    const keyed = await person(['realms', 'set', realm, '--key', 'prompt'], [[`key of ${realm}: `, 'hush-hush', true]]);
     assert.equal(keyed.code, 0, keyed.seen);
     assert.ok(!keyed.seen.includes('hush-hush'), keyed.seen);
-    const doubtful = await person(['realms', 'remove', realm], [['Type its name: ', 'another']]);
+    const doubtful = await person(['realms', 'remove', realm], [['Type its name: ', 'another', false]]);
     assert.equal(doubtful.code, 1, doubtful.seen);
-    const removed = await person(['realms', 'remove', realm], [['Type its name: ', realm]]);
+    const removed = await person(['realms', 'remove', realm], [['Type its name: ', realm, false]]);
     assert.equal(removed.code, 0, removed.seen);
   });
 }

@@ -221,7 +221,6 @@ test('orders are taken with authentication off, too, if there is an administrato
   const { settings } = await Authorization.authManagementCommand(ADMIN, { command: 'get' }, at);
   assert.equal(settings.enabled, false);
   const realm = `r${randomBytes(3).toString('hex')}`;
-  await Authorization.authManagementCommand(ADMIN, { command: 'add_realm', realm }, at);
-  const switched = await Authorization.authManagementCommand(ADMIN, { command: 'set_global_auth', enabled: true }, at);
-  assert.equal(switched.settings.enabled, true);
+  const added = await Authorization.authManagementCommand(ADMIN, { command: 'add_realm', realm }, at);
+  assert.ok(Object.hasOwn(added.settings.realms, realm));
 });

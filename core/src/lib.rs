@@ -6,6 +6,7 @@
 //!  offline                       a store that nobody serves
 //!  server                        assembly: config → store, broker, listener
 //!  session                       one connected client: verbs → broker
+//!  admin                         management commands
 //!  broker  auth  transport  client  routing and delivery; who may what; sockets; the Rust client
 //!  protocol  store               our verbs ⇄ Socket.IO events; where messages wait
 //!  model  wire  error  clock  metrics
@@ -13,6 +14,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+#[cfg(feature = "server")]
+pub mod admin;
 #[cfg(feature = "server")]
 pub mod auth;
 #[cfg(feature = "server")]

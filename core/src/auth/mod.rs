@@ -5,8 +5,16 @@
 //! opens a door (`session`, `admin`) asks here first and hands the broker the [`Principal`]'s filter.
 
 mod allow;
+mod bootstrap;
+mod env_file;
+mod outside;
 mod principal;
+mod reader;
+mod realm;
 mod role;
+mod secret;
+mod settings;
+mod token;
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -17,8 +25,16 @@ use tokio::sync::watch;
 use crate::model::RealmId;
 
 pub use allow::{Allow, NamePattern};
+pub use bootstrap::{ADMIN_TOKEN, ENV_FILE, Environment, process_environment};
+pub use env_file::{append_env_file, read_env_file};
+pub use outside::{ExternalValidator, ValidatorUrl};
 pub use principal::{Credential, Denied, Need, Principal, TokenHash};
+pub use reader::parse_realm;
+pub use realm::{E2ee, EVERY_REALM, FileRealm, RealmConfig, Rules, is_fixed};
 pub use role::Role;
+pub use secret::{MAX_SECRET, Secret};
+pub use settings::{AuthSettings, KeylessConsumers};
+pub use token::{FileToken, ManagementToken, Token, check_role};
 
 /// AUTHENTICATION as a client sent it (admin.md §2.2).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -251,6 +251,7 @@ pub struct Error {
     kind: ErrorKind,
     message: Box<str>,
     cause: Option<Box<str>>,
+    retry_after: Option<u64>,
 }
 
 /// `Result` with our [`Error`].
@@ -263,7 +264,20 @@ impl Error {
             kind,
             message: message.into(),
             cause: None,
+            retry_after: None,
         }
+    }
+
+    /// The same with the seconds after which trying again has a chance.
+    #[must_use]
+    pub fn retried_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// The seconds after which trying again has a chance; `None`: unknown.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.retry_after
     }
 
     /// The same with what somebody else's code said, in its own words.

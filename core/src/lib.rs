@@ -8,8 +8,8 @@
 //!  session                       one connected client: verbs → broker
 //!  admin                         management commands
 //!  broker  auth  transport  client  routing and delivery; who may what; sockets; the Rust client
-//!  protocol  store               our verbs ⇄ Socket.IO events; where messages wait
-//!  model  wire  error  clock  metrics
+//!  protocol  store  limits       our verbs ⇄ Socket.IO events; where messages wait
+//!  model  wire  tls  error  clock  metrics
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -24,6 +24,8 @@ pub mod broker;
 pub mod client;
 pub mod clock;
 mod error;
+#[cfg(feature = "server")]
+pub mod limits;
 pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
@@ -35,6 +37,7 @@ pub mod server;
 mod session;
 #[cfg(feature = "server")]
 pub mod store;
+pub mod tls;
 #[cfg(feature = "server")]
 pub mod transport;
 pub mod wire;

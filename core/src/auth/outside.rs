@@ -103,7 +103,7 @@ pub struct ExternalValidator {
 
 /// Which realms an external validator may speak of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
+pub(super) enum Scope {
     /// One.
     Realm(RealmId),
     /// Those that start so.
@@ -114,7 +114,7 @@ pub enum Scope {
 
 impl Scope {
     /// Whether it may.
-    pub fn covers(&self, realm: &RealmId) -> bool {
+    pub(super) fn covers(&self, realm: &RealmId) -> bool {
         match self {
             Self::Realm(own) => own == realm,
             Self::Prefix(prefix) => realm.as_str().starts_with(&**prefix),
@@ -125,29 +125,33 @@ impl Scope {
 
 /// A validator that is to be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub(super) struct Asked {
     /// Where.
-    pub url: ValidatorUrl,
+    pub(super) url: ValidatorUrl,
     /// What shows it that we ask.
-    pub secret: Option<Secret>,
+    pub(super) secret: Option<Secret>,
     /// What it may say.
-    pub scope: Scope,
+    pub(super) scope: Scope,
 }
 
 /// Every external validator but those of single realms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Validators {
+pub(super) struct Validators {
     /// For every realm; its secret stands in for those that have none.
-    pub global: Option<ExternalValidator>,
+    pub(super) global: Option<ExternalValidator>,
     /// The secret that stands in though nobody is asked for every realm.
-    pub secret: Option<Secret>,
+    pub(super) secret: Option<Secret>,
     /// By prefix, longest first.
-    pub prefixes: Vec<(Arc<str>, ExternalValidator)>,
+    pub(super) prefixes: Vec<(Arc<str>, ExternalValidator)>,
 }
 
 impl Validators {
     /// Who is asked about a token for which a realm is hinted at, and that realm's configuration.
-    pub fn select(&self, hint: Option<&RealmId>, config: Option<&RealmConfig>) -> Option<Asked> {
+    pub(super) fn select(
+        &self,
+        hint: Option<&RealmId>,
+        config: Option<&RealmConfig>,
+    ) -> Option<Asked> {
         let fallback = || self.global.as_ref().and_then(|one| one.secret.clone());
         let fallback = || fallback().or_else(|| self.secret.clone());
         if let Some(realm) = hint {

@@ -91,6 +91,9 @@ pub struct RealmConfig {
     /// When an ephemeral one ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// How long an ephemeral one was to live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Duration>,
     /// Who outside is asked about its tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_url: Option<ValidatorUrl>,
@@ -145,21 +148,12 @@ impl Rules {
     }
 }
 
-/// A realm as the settings file has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileRealm {
-    /// What it says.
-    pub config: RealmConfig,
-    /// How long it lives from its first reading; `None`: as `expires_at` says, or for ever.
-    pub ttl: Option<Duration>,
-}
-
-impl FileRealm {
-    /// Reads one member of `auth.realms`.
+impl RealmConfig {
+    /// Reads one member of `auth.realms`; `expires_at` is not counted from `ttl` yet.
     ///
     /// # Errors
     /// `config`, naming the path.
-    pub(super) fn parse(
+    pub(super) fn read(
         path: &str,
         realm: &RealmId,
         value: &Value,
@@ -167,7 +161,7 @@ impl FileRealm {
         warnings: &mut Vec<String>,
     ) -> Result<Self> {
         let mut reader = Reader::new(path, value)?;
-        let mut config = RealmConfig {
+        let mut config = Self {
             required: reader.flag(&["required"])?,
             manager_key: reader.secret(&["manager_key"])?,
             jwt_key: reader.secret(&["jwt_key"])?,
@@ -182,25 +176,21 @@ impl FileRealm {
             limits: reader
                 .get(&["limits"])
                 .map(|limits| limits.to_string().into()),
-            ..RealmConfig::default()
+            ..Self::default()
         };
         if let Some(text) = reader.text(&["e2ee"])? {
             let wanted = "\"off\", \"opportunistic\" or \"required\"";
             config.e2ee = E2ee::parse(text).ok_or_else(|| reader.wrong("e2ee", wanted))?;
         }
-        let ttl = Self::lifetime(&mut reader, &mut config, default_ttl)?;
+        config.read_lifetime(&mut reader, default_ttl)?;
         if config.ephemeral && is_fixed(realm) {
             return Err(reader.wrong("ephemeral", "absent: this realm stays"));
         }
         reader.finish(warnings);
-        Ok(Self { config, ttl })
+        Ok(config)
     }
 
-    fn lifetime(
-        reader: &mut Reader<'_>,
-        config: &mut RealmConfig,
-        default_ttl: Duration,
-    ) -> Result<Option<Duration>> {
+    fn read_lifetime(&mut self, reader: &mut Reader<'_>, default_ttl: Duration) -> Result<()> {
         let ttl = reader.ttl(&["ttl"])?;
         let flag = reader.flag(&["ephemeral", "temporary", "disposable"])?;
         let end = match reader.get(&["expires_at"]).map(Value::as_u64) {
@@ -208,16 +198,52 @@ impl FileRealm {
             Some(Some(millis)) => Some(Timestamp(millis)),
             Some(None) => return Err(reader.wrong("expires_at", "milliseconds since 1970")),
         };
-        config.ephemeral = flag.unwrap_or(ttl.is_some() || end.is_some());
-        if !config.ephemeral {
-            return Ok(None);
+        self.ephemeral = flag.unwrap_or(ttl.is_some() || end.is_some());
+        if self.ephemeral {
+            self.expires_at = end;
+            self.ttl = end.is_none().then(|| ttl.unwrap_or(default_ttl));
         }
-        config.expires_at = end;
-        Ok(if end.is_some() {
-            None
-        } else {
-            Some(ttl.unwrap_or(default_ttl))
-        })
+        Ok(())
+    }
+
+    /// As the file has it, for the first time: its life begins.
+    pub(super) fn begun(mut self, now: Timestamp) -> Self {
+        if let Some(ttl) = self.ttl {
+            self.expires_at = Some(now.plus(ttl));
+        }
+        self
+    }
+
+    /// What it is from now on if the file said `before` and says `file`: what was changed there, and of the
+    /// rest what commands have made of it.
+    pub(super) fn merged(self, before: &Self, file: &Self, now: Timestamp) -> Self {
+        let mut merged = self;
+        macro_rules! take {
+            ($($member:ident),*) => {$(
+                if before.$member != file.$member {
+                    merged.$member = file.$member.clone();
+                }
+            )*};
+        }
+        take!(
+            required,
+            manager_key,
+            jwt_key,
+            key,
+            require_key,
+            require_acceptance,
+            allow_anonymous,
+            e2ee,
+            auth_url,
+            auth_secret,
+            limits
+        );
+        let life = |config: &Self| (config.ephemeral, config.ttl, config.expires_at);
+        if life(before) != life(file) {
+            let begun = file.clone().begun(now);
+            (merged.ephemeral, merged.ttl, merged.expires_at) = life(&begun);
+        }
+        merged
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::outside::{ExternalValidator, ValidatorUrl};
 use super::reader::{MAX_TTL, Reader, parse_realm, wrong};
-use super::realm::FileRealm;
+use super::realm::RealmConfig;
 use super::token::{FileToken, ManagementToken, Token};
 use super::{Secret, TokenHash};
 use crate::Result;
@@ -41,7 +41,7 @@ pub struct AuthSettings {
     /// Tokens.
     pub tokens: Vec<FileToken<Token>>,
     /// Realms.
-    pub realms: BTreeMap<RealmId, FileRealm>,
+    pub realms: BTreeMap<RealmId, RealmConfig>,
     /// Tokens for provisioning realms.
     pub management_tokens: Vec<FileToken<ManagementToken>>,
     /// Tokens that may only look (admin.md §6.1), by hash.
@@ -168,7 +168,7 @@ impl AuthSettings {
             let realm = parse_realm(name)
                 .map_err(|error| wrong(&path, &format!("named otherwise: {error}")))?;
             let default_ttl = self.ephemeral_realm_ttl;
-            let parsed = FileRealm::parse(&path, &realm, value, default_ttl, warnings)?;
+            let parsed = RealmConfig::read(&path, &realm, value, default_ttl, warnings)?;
             self.realms.insert(realm, parsed);
         }
         let mut known = HashSet::new();

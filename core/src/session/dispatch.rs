@@ -12,6 +12,12 @@ use super::{Session, absent, guard};
 /// An attempt to come in as somebody else, and its acknowledgement id.
 pub(super) type Again = (Shown, Option<u64>);
 
+/// Bytes of an event, for rates.
+pub(super) fn size(event: &Event<'_>) -> usize {
+    let attachments = event.attachments.iter().map(|bytes| bytes.len());
+    event.args.len() + attachments.sum::<usize>()
+}
+
 impl Session {
     /// Acts on an event. `Some`: the session, which had to show nothing so far, wants to show who it is.
     pub(super) fn dispatch(&mut self, event: &Event<'_>) -> Option<Again> {
@@ -20,7 +26,7 @@ impl Session {
         }
         // Allocates only for a payload that is JSON in a string.
         let mut scratch = String::new();
-        let defaults = self.shared.config.defaults;
+        let defaults = self.config.defaults;
         match Inbound::parse(event.args, event.attachments, &mut scratch, &defaults) {
             Ok(Inbound::Authentication(said)) => self.login(said.into(), event.reply),
             Ok(verb) => {
@@ -29,7 +35,7 @@ impl Session {
                         .get_or_insert_default()
                         .learn(event.args, produce);
                 }
-                self.act(verb, event.reply);
+                self.act(verb, event.reply, size(event));
                 None
             }
             Err(refused) if refused.answer == Answer::AuthFail => {
@@ -42,7 +48,7 @@ impl Session {
         }
     }
 
-    fn act(&mut self, verb: Inbound<'_>, reply: Option<u64>) {
+    fn act(&mut self, verb: Inbound<'_>, reply: Option<u64>, size: usize) {
         if let Some(guard) = &self.guard
             && let Some(need) = guard::need_of(&verb)
             && let Err(error) = guard.covers(need)
@@ -50,11 +56,11 @@ impl Session {
             return self.replies.deny(&error.into(), reply);
         }
         match verb {
-            Inbound::Produce(produce) => self.produce(&produce, reply),
+            Inbound::Produce(produce) => self.produce(&produce, reply, size),
             Inbound::Ack(ack) => self.ack(&ack, reply),
             Inbound::Nack(nack) => self.nack(&nack, reply),
             Inbound::Working(working) => self.working(&working, reply),
-            Inbound::ProduceChunk(chunk) => self.produce_chunk(&chunk, reply),
+            Inbound::ProduceChunk(chunk) => self.produce_chunk(&chunk, reply, size),
             Inbound::Consumer(consumer) => self.consumer(consumer, reply),
             Inbound::Producer(producer) => self.producer(producer, reply),
             Inbound::Subscribe(subscribe) => self.subscribe(*subscribe, reply),

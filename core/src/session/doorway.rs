@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::ErrorKind;
 use crate::auth::{Denied, Outcome, Principal};
 use crate::broker::Leave;
+use crate::limits::Ticket;
 use crate::protocol::inbound::{Answer, Inbound};
 use crate::protocol::outbound;
 use crate::transport::{Ending, Event, Handler, Link};
@@ -32,22 +33,24 @@ pub(super) struct Doorway {
     login: Option<Box<Login>>,
     /// Events of the current read have been seen.
     is_reading: bool,
+    /// Counts it for its address.
+    _ticket: Ticket,
 }
 
 impl Doorway {
-    pub(super) fn new(shared: Arc<Shared>, link: Link) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, link: Link, ticket: Ticket) -> Self {
         let replies = Replies::new(link.clone());
-        let config = &shared.config;
         let mut doorway = Self {
             session: None,
             login: None,
             is_reading: false,
+            _ticket: ticket,
             shared: shared.clone(),
             link,
             replies,
         };
-        if config.auth.is_enabled() {
-            let until = shared.clock.elapsed() + config.auth_timeout;
+        if shared.auth.is_enabled() {
+            let until = shared.clock.elapsed() + shared.auth.timeout();
             doorway.login = Some(Box::new(Login::new(until)));
             shared.links.add(&doorway.link, None);
         } else if let Err(denied) = doorway.enter(Arc::new(Principal::everybody()), false) {
@@ -65,7 +68,7 @@ impl Doorway {
         let (shared, link) = (&self.shared, &self.link);
         let session = Session::enter(shared, link, &self.replies, principal, is_implicit)?;
         // What has changed while it came in was asked of nobody.
-        if let Err(denied) = shared.config.auth.check(&session.principal) {
+        if let Err(denied) = shared.auth.check(&session.principal) {
             shared.broker.expel(&session.member, None);
             return Err(Denied {
                 closes: true,
@@ -107,11 +110,11 @@ impl Doorway {
             return self.strike();
         }
         let mut scratch = String::new();
-        let defaults = self.shared.config.defaults;
+        let defaults = self.shared.rules.load().defaults;
         match Inbound::parse(event.args, event.attachments, &mut scratch, &defaults) {
             Ok(Inbound::Authentication(said)) => self.attempt(said.into(), event.reply),
             Ok(verb) => match guard::need_of(&verb) {
-                Some(need) => match self.shared.config.auth.admit(need) {
+                Some(need) => match self.shared.auth.admit(need) {
                     Ok(principal) => self.let_in(principal, event),
                     Err(denied) => self.replies.deny(&denied, event.reply),
                 },
@@ -151,12 +154,12 @@ impl Doorway {
 
     fn attempt(&mut self, shown: Shown, reply: Option<u64>) {
         let now = self.shared.clock.elapsed();
-        let timeout = self.shared.config.auth_timeout;
+        let timeout = self.shared.auth.timeout();
         let login = self
             .login
             .get_or_insert_with(|| Box::new(Login::new(now + timeout)));
         let attempt = login.attempt(shown, &self.link);
-        match self.shared.config.auth.authenticate(&attempt) {
+        match self.shared.auth.authenticate(&attempt) {
             Outcome::Now(decision) => self.decided(decision, reply),
             Outcome::Later(asking) => login.wait(asking, &self.link, reply, now),
         }
@@ -237,6 +240,9 @@ impl Handler for Doorway {
     fn event(&mut self, event: Event<'_>) {
         if !std::mem::replace(&mut self.is_reading, true) {
             self.replies.hold();
+            if let Some(session) = &mut self.session {
+                session.begin();
+            }
         }
         if !self.replies.is_closed() {
             self.take(&event);

@@ -15,14 +15,16 @@ use parking_lot::Mutex;
 use crate::broker::{
     Answer, Broker, ConsumerHello, Member, ProducerHello, SubscribeRequest, UnsubscribeRequest,
 };
+use crate::limits::{Caps, Exceeded, RealmUse};
 use crate::model::{RealmId, is_anonymous};
 use crate::protocol::inbound::{Consumer, Producer, Subscribe, Target, Unsubscribe};
 use crate::protocol::outbound;
 use crate::transport::Link;
 use crate::{Error, ErrorKind, Result, broker};
 
-use super::Session;
+use super::limited::Limited;
 use super::replies::Replies;
+use super::{Rules, Session};
 
 /// Verbs held back behind one that waits for its name; the client is not read meanwhile if there are more.
 const MAX_HELD: usize = 4_096;
@@ -33,7 +35,52 @@ pub(super) struct Identity {
     member: Arc<Member>,
     link: Link,
     replies: Arc<Replies>,
+    quota: Quota,
     line: Mutex<Line>,
+}
+
+/// How many names and subscriptions a session may have, and has.
+pub(super) struct Quota {
+    rules: Arc<Rules>,
+    used: Mutex<RealmUse>,
+    limited: Arc<Limited>,
+    is_auth_on: bool,
+}
+
+impl Quota {
+    pub(super) fn new(
+        rules: Arc<Rules>,
+        used: RealmUse,
+        limited: Arc<Limited>,
+        is_auth_on: bool,
+    ) -> Self {
+        Self {
+            rules,
+            used: Mutex::new(used),
+            limited,
+            is_auth_on,
+        }
+    }
+
+    /// Whether there is room for what `ask` asks for; if not, the client is told.
+    fn has_room(
+        &self,
+        member: &Member,
+        reply: Option<u64>,
+        ask: impl FnOnce(&RealmUse, &Caps) -> Result<(), Exceeded>,
+    ) -> bool {
+        let caps = self.rules.load().caps(member.realm(), self.is_auth_on);
+        let asked = ask(&self.used.lock(), &caps);
+        asked
+            .map_err(|exceeded| self.limited.refuse(exceeded, reply, true))
+            .is_ok()
+    }
+
+    /// Counts anew.
+    fn count(&self, member: &Member) {
+        let (names, subscriptions) = (member.registrations(), member.subscriptions());
+        self.used.lock().set(names, subscriptions);
+    }
 }
 
 #[derive(Default)]
@@ -72,6 +119,9 @@ impl Session {
         if !self.may_be(producer.name.as_str(), reply) {
             return;
         }
+        if !self.member.is_producer(producer.name.as_str()) && !self.identity.may_register(reply) {
+            return;
+        }
         let name = producer.name.clone();
         let hello = ProducerHello {
             name: producer.name,
@@ -79,7 +129,9 @@ impl Session {
             default_ttl: producer.default_ttl,
             instance: producer.instance.map(Arc::from),
         };
-        match self.shared.broker.producer(&self.member, hello) {
+        let registered = self.shared.broker.producer(&self.member, hello);
+        self.identity.count();
+        match registered {
             Ok(()) => {
                 if let Some(guard) = &mut self.guard {
                     guard.registered(name.as_str());
@@ -104,7 +156,7 @@ impl Session {
     /// Whether the session may take this name as its own; told if not.
     fn may_be(&self, name: &str, reply: Option<u64>) -> bool {
         let is_default = *self.member.realm() == RealmId::default();
-        if is_anonymous(name) && is_default && !self.shared.config.allow_anonymous {
+        if is_anonymous(name) && is_default && !self.config.allow_anonymous {
             let text = "anonymous names are not allowed here, give the client a name";
             let error = Error::new(ErrorKind::AnonymousRefused, text);
             self.identity.refuse(&error, reply);
@@ -125,12 +177,14 @@ impl Identity {
         member: Arc<Member>,
         link: Link,
         replies: Arc<Replies>,
+        quota: Quota,
     ) -> Arc<Self> {
         Arc::new(Self {
             broker,
             member,
             link,
             replies,
+            quota,
             line: Mutex::default(),
         })
     }
@@ -152,6 +206,21 @@ impl Identity {
         let mut line = self.line.lock();
         line.has_ended = true;
         line.held.clear();
+        drop(line);
+        self.quota.used.lock().set(0, 0);
+    }
+
+    /// Whether the session may have one more name; if not, the client is told.
+    fn may_register(&self, reply: Option<u64>) -> bool {
+        self.quota
+            .has_room(&self.member, reply, RealmUse::may_register)
+    }
+
+    /// Counts what the session holds.
+    fn count(&self) {
+        if !self.line.lock().has_ended {
+            self.quota.count(&self.member);
+        }
     }
 
     fn take(self: &Arc<Self>, verb: Held) {
@@ -205,6 +274,10 @@ impl Identity {
     fn run(self: &Arc<Self>, verb: Held) -> Option<Waiting> {
         match verb {
             Held::Consumer(hello, reply) => {
+                let is_held = self.member.is_consumer(hello.name.as_str());
+                if !is_held && !self.may_register(reply) {
+                    return None;
+                }
                 let claim = self.broker.consumer(&self.member, hello);
                 self.decide(claim, move |identity, outcome| match outcome {
                     Ok(()) => identity.registered(reply),
@@ -228,6 +301,7 @@ impl Identity {
         match poll_once(&mut claim) {
             Poll::Ready(outcome) => {
                 then(self, outcome);
+                self.count();
                 None
             }
             Poll::Pending => {
@@ -235,6 +309,7 @@ impl Identity {
                 Some(Box::pin(async move {
                     let outcome = claim.await;
                     then(&identity, outcome);
+                    identity.count();
                 }))
             }
         }
@@ -282,6 +357,9 @@ impl Identity {
             consumer_id: subscribe.consumer_id,
             options: subscribe.options,
         };
+        if !self.may_subscribe(&request, reply) {
+            return None;
+        }
         let claim = self.broker.subscriber(&self.member, &request);
         self.decide(claim, move |identity, outcome| match outcome {
             Ok(()) => identity.subscribe_named(request, never_matches, reply),
@@ -290,6 +368,16 @@ impl Identity {
             }
             Err(error) => identity.replies.fail(&error, reply),
         })
+    }
+
+    fn may_subscribe(&self, request: &SubscribeRequest, reply: Option<u64>) -> bool {
+        let (member, name) = (&self.member, &request.consumer);
+        if !member.is_consumer(name.as_str()) && !self.may_register(reply) {
+            return false;
+        }
+        // Again is free.
+        member.has_subscription(&request.key, name)
+            || self.quota.has_room(member, reply, RealmUse::may_subscribe)
     }
 
     fn subscribe_named(&self, request: SubscribeRequest, never_matches: bool, reply: Option<u64>) {
@@ -315,19 +403,18 @@ impl Identity {
             detach: unsubscribe.detach,
         };
         let replies = self.replies.clone();
-        finish(
-            self.broker.unsubscribe(&self.member, request),
-            move |outcome| match outcome {
-                Ok(done) => {
-                    if let Some(id) = reply {
-                        replies.push(|out| {
-                            outbound::unsubscribed(out, id, u64::from(done.removed), done.left)
-                        });
-                    }
+        let done = self.broker.unsubscribe(&self.member, request);
+        self.count();
+        finish(done, move |outcome| match outcome {
+            Ok(done) => {
+                if let Some(id) = reply {
+                    replies.push(|out| {
+                        outbound::unsubscribed(out, id, u64::from(done.removed), done.left)
+                    });
                 }
-                Err(error) => replies.fail(&error, reply),
-            },
-        );
+            }
+            Err(error) => replies.fail(&error, reply),
+        });
     }
 }
 

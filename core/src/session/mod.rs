@@ -11,44 +11,45 @@ mod doorway;
 mod encode;
 mod guard;
 mod identify;
+mod limited;
 mod links;
 mod login;
 mod outbox;
 mod produce;
 mod replies;
 mod roll;
+mod rules;
 mod settle;
 mod transfers;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::Result;
 use crate::auth::{Auth, Credential, Principal, Role};
 use crate::broker::{Batch, Broker, Leave, Member, Pass};
-use crate::clock::Clock;
-use crate::model::SubscriptionDefaults;
+use crate::clock::{Clock, Elapsed};
+use crate::limits::{Addresses, Caps, Limits, RealmUses, SessionLimits};
+use crate::metrics::Metrics;
+use crate::model::{RealmId, SubscriptionDefaults};
 use crate::protocol::inbound::Envelope;
 use crate::transport::{Handler, Hello, Link, Refusal, Service};
 
 use doorway::Doorway;
 pub(crate) use encode::Frames;
 use guard::Guard;
-use identify::Identity;
+use identify::{Identity, Quota};
+use limited::{Limited, Refusals, TurnedAway};
 pub(crate) use links::Links;
 use outbox::LinkOutbox;
 use replies::Replies;
 use roll::Roll;
+pub(crate) use rules::Rules;
 use transfers::Transfers;
 
 /// What all sessions of a server share.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionConfig {
-    /// Who is who, and may what.
-    pub(crate) auth: Arc<Auth>,
-    /// How long a client may take to come in; 10 s (P25).
-    pub(crate) auth_timeout: Duration,
     /// What a SUBSCRIBE gets that does not say.
     pub(crate) defaults: SubscriptionDefaults,
     /// Whether `ANONYMOUS…` names may register in realm `default`; yes.
@@ -57,13 +58,25 @@ pub(crate) struct SessionConfig {
     pub(crate) strict_from: Option<bool>,
     /// Largest message, in bytes; 50 MiB (P21).
     pub(crate) max_message_bytes: usize,
+    /// How much is too much.
+    pub(crate) limits: Arc<Limits>,
+}
+
+impl SessionConfig {
+    fn caps(&self, realm: &RealmId, is_auth_on: bool) -> Caps {
+        self.limits.caps(realm, is_auth_on)
+    }
 }
 
 /// What every session reaches.
 struct Shared {
     broker: Arc<Broker>,
+    auth: Arc<Auth>,
     clock: Arc<dyn Clock>,
-    config: SessionConfig,
+    rules: Arc<Rules>,
+    addresses: Addresses,
+    uses: RealmUses,
+    refusals: Arc<Refusals>,
     links: Arc<Links>,
     roll: Arc<Roll>,
 }
@@ -75,13 +88,19 @@ impl Sessions {
     /// Sessions over a broker that was opened.
     pub(crate) fn new(
         broker: Arc<Broker>,
+        auth: Arc<Auth>,
         clock: Arc<dyn Clock>,
-        config: SessionConfig,
+        rules: Arc<Rules>,
+        metrics: &Metrics,
     ) -> Arc<Self> {
         Arc::new(Self(Arc::new(Shared {
             broker,
+            auth,
             clock,
-            config,
+            rules,
+            addresses: Addresses::default(),
+            uses: RealmUses::default(),
+            refusals: Refusals::new(metrics),
             links: Arc::default(),
             roll: Arc::default(),
         })))
@@ -98,7 +117,9 @@ impl Sessions {
         roll::watch(
             shared.roll.clone(),
             shared.links.clone(),
-            shared.config.auth.clone(),
+            shared.auth.clone(),
+            // From now on, whenever it is run.
+            shared.auth.changes(),
             shared.broker.clone(),
             shared.clock.clone(),
         )
@@ -106,14 +127,31 @@ impl Sessions {
 }
 
 impl Service for Sessions {
-    fn connect(&self, link: Link, _: &Hello<'_>) -> Result<Box<dyn Handler>, Refusal> {
-        Ok(Box::new(Doorway::new(self.0.clone(), link)))
+    fn connect(&self, link: Link, hello: &Hello<'_>) -> Result<Box<dyn Handler>, Refusal> {
+        let shared = &self.0;
+        let caps = shared.rules.load().limits.address();
+        let (address, now) = (hello.remote.ip(), shared.clock.elapsed());
+        match shared.addresses.admit(address, &caps, now) {
+            Ok(ticket) => Ok(Box::new(Doorway::new(shared.clone(), link, ticket))),
+            Err(exceeded) => {
+                shared.refusals.count(exceeded.reason);
+                Ok(TurnedAway::tell(&link, exceeded))
+            }
+        }
     }
 }
 
 /// One client that is in.
 struct Session {
     shared: Arc<Shared>,
+    config: Arc<SessionConfig>,
+    /// The change of rules that `config` is as of.
+    generation: u64,
+    /// Its rates; most sessions have none.
+    limits: Option<Box<SessionLimits>>,
+    limited: Arc<Limited>,
+    /// When the read began that is worked through, once somebody wanted to know.
+    read_at: Option<Elapsed>,
     link: Link,
     principal: Arc<Principal>,
     /// It had to show nothing, and has not.
@@ -142,46 +180,57 @@ impl Session {
         principal: Arc<Principal>,
         is_implicit: bool,
     ) -> Result<Self> {
-        let auth = &shared.config.auth;
-        let pass = Pass {
-            owner: principal.owner.clone(),
-            filter: guard::sight(&principal),
-            is_admin: principal.role == Role::Admin,
-            role: principal.role.as_str(),
-            remote: Some(link.remote()),
-            since: shared.clock.now(),
-        };
-        let outbox = Arc::new(LinkOutbox::new(link.clone()));
-        let broker = &shared.broker;
-        let member = broker.join(&principal.realm, link.socket_id(), outbox, pass)?;
-        // Who shows nothing shares what strangers of an address may have under way (P25).
-        link.set_trusted(principal.credential != Credential::None);
-        let inside = (principal.clone(), member.clone());
-        shared.links.add(link, Some(inside));
-        shared.roll.add(&principal, &member);
-        let is_from_strict = shared
-            .config
-            .strict_from
-            .unwrap_or_else(|| auth.is_enabled());
-        let identity = Identity::new(
-            broker.clone(),
-            member.clone(),
-            link.clone(),
-            replies.clone(),
-        );
-        Ok(Self {
-            guard: Guard::new(auth, &principal, is_from_strict),
+        let is_auth_on = shared.auth.is_enabled();
+        let generation = shared.rules.generation();
+        let config = shared.rules.load();
+        let member = join(shared, link, &principal)?;
+        let (replies, clock) = (replies.clone(), shared.clock.clone());
+        let limited = Limited::new(replies.clone(), shared.refusals.clone(), clock);
+        let used = shared.uses.join(member.realm());
+        let quota = Quota::new(shared.rules.clone(), used, limited.clone(), is_auth_on);
+        let broker = shared.broker.clone();
+        let caps = config.caps(member.realm(), is_auth_on);
+        let limits = SessionLimits::new(&caps, shared.clock.elapsed());
+        let mut session = Self {
+            identity: Identity::new(broker, member.clone(), link.clone(), replies.clone(), quota),
+            guard: is_auth_on.then(|| Guard::new(&shared.auth, &principal)),
             shared: shared.clone(),
+            config,
+            generation,
+            limits: limits.map(Box::new),
+            limited,
+            read_at: None,
             link: link.clone(),
-            replies: replies.clone(),
             principal,
             is_implicit,
             member,
-            identity,
+            replies,
             batch: None,
             envelope: None,
             transfers: None,
-        })
+        };
+        session.hold_to_names();
+        Ok(session)
+    }
+
+    /// A read begins.
+    fn begin(&mut self) {
+        self.read_at = None;
+        self.refresh();
+    }
+
+    /// Holds `from` to the names registered here, or not, as the rules are now.
+    fn hold_to_names(&mut self) {
+        let auth = &self.shared.auth;
+        let is_strict = self.config.strict_from;
+        if is_strict.unwrap_or_else(|| auth.is_enabled()) {
+            let guard = self
+                .guard
+                .get_or_insert_with(|| Guard::new(auth, &self.principal));
+            guard.hold_to(self.member.producers());
+        } else if let Some(guard) = &mut self.guard {
+            guard.let_go();
+        }
     }
 
     /// Whether nobody has to show anything.
@@ -202,4 +251,26 @@ impl Session {
         self.flush();
         self.shared.broker.leave(&self.member, how);
     }
+}
+
+/// Into the broker, and into what looks after who is in.
+fn join(shared: &Arc<Shared>, link: &Link, principal: &Arc<Principal>) -> Result<Arc<Member>> {
+    let pass = Pass {
+        owner: principal.owner.clone(),
+        filter: guard::sight(principal),
+        is_admin: principal.role == Role::Admin,
+        role: principal.role.as_str(),
+        remote: Some(link.remote()),
+        since: shared.clock.now(),
+    };
+    let outbox = Arc::new(LinkOutbox::new(link.clone()));
+    let broker = &shared.broker;
+    let member = broker.join(&principal.realm, link.socket_id(), outbox, pass)?;
+    // Who shows nothing shares what strangers of an address may have under way (P25).
+    link.set_trusted(principal.credential != Credential::None);
+    shared
+        .links
+        .add(link, Some((principal.clone(), member.clone())));
+    shared.roll.add(principal, &member);
+    Ok(member)
 }

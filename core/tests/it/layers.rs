@@ -11,13 +11,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("model", &["clock", "error"]),
     ("wire", &["error"]),
+    ("tls", &["error"]),
     ("protocol", &["model", "wire", "clock", "error"]),
+    ("limits", &["model", "clock"]),
     ("store", &["model", "clock", "error"]),
     ("auth", &["model", "store", "clock", "error"]),
     ("broker", &["model", "store", "clock", "metrics", "error"]),
-    ("transport", &["wire", "clock", "metrics", "error"]),
-    ("client", &["protocol", "wire", "model", "clock", "error"]),
-    ("limits", &["model", "clock", "error"]),
+    (
+        "transport",
+        &["wire", "tls", "limits", "clock", "metrics", "error"],
+    ),
+    (
+        "client",
+        &["protocol", "wire", "tls", "model", "clock", "error"],
+    ),
     (
         "admin",
         &[
@@ -49,6 +56,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "transport",
             "broker",
             "store",
+            "limits",
+            "tls",
             "protocol",
             "model",
             "clock",

@@ -60,7 +60,7 @@ fn every_member_is_read_in_both_spellings() {
         (token.entry.role, token.entry.realm.as_str()),
         (Role::Producer, "acme")
     );
-    let realm = &settings.realms[&token.entry.realm].config;
+    let realm = &settings.realms[&token.entry.realm];
     assert_eq!(realm.key, Some(TokenHash::of("k")));
     assert_eq!(realm.e2ee, E2ee::Required);
     assert_eq!(realm.limits.as_deref(), Some("{\"messages_per_second\":5}"));
@@ -168,10 +168,10 @@ fn a_realm_lives_as_long_as_it_says_in_one_of_several_ways() {
     let realm = |name: &str| settings.realms[&RealmId::parse(name).unwrap()].clone();
     assert_eq!(realm("ttl").ttl, Some(Duration::from_secs(600)));
     assert_eq!(realm("flag").ttl, Some(settings.ephemeral_realm_ttl));
-    assert_eq!(realm("end").config.expires_at, Some(Timestamp(5)));
-    assert!(realm("end").config.is_expired(Timestamp(5)));
-    assert!(!realm("end").config.is_expired(Timestamp(4)));
-    assert!(!realm("stays").config.ephemeral);
+    assert_eq!(realm("end").expires_at, Some(Timestamp(5)));
+    assert!(realm("end").is_expired(Timestamp(5)));
+    assert!(!realm("end").is_expired(Timestamp(4)));
+    assert!(!realm("stays").ephemeral);
 }
 
 #[test]

@@ -46,7 +46,7 @@ use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 
 use self::external::External;
-use self::identify::{Decision, Whom};
+use self::identify::Whom;
 use self::state::State;
 use self::validator::Program;
 use crate::Result;
@@ -64,7 +64,7 @@ pub use outside::{ExternalValidator, ValidatorUrl};
 pub use principal::{Credential, Denied, Need, Principal, TokenHash};
 pub use proof::{Action, Authority, Failures, Proof, Proofs, Signed, Signer, SigningSecret};
 pub use reader::parse_realm;
-pub use realm::{E2ee, EVERY_REALM, FileRealm, RealmConfig, Rules, is_fixed};
+pub use realm::{E2ee, EVERY_REALM, RealmConfig, Rules, is_fixed};
 pub use registry::{
     AddedToken, Caller, Lifetime, NewRealm, NewToken, SecretChange, TokenChoice, TokenText,
     ValidatorScope, clamp,
@@ -291,13 +291,13 @@ impl Auth {
         let now = inner.clock.now();
         let decision = identify::decide(&inner.state.read(), attempt, has_program, now);
         match decision {
-            Decision::Known(result) => {
+            identify::Decision::Known(result) => {
                 if result.is_err() {
                     inner.failed(address);
                 }
                 Outcome::Now(result.map(Arc::new))
             }
-            Decision::Ask {
+            identify::Decision::Ask {
                 desired,
                 hint,
                 whom,

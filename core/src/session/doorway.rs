@@ -66,10 +66,11 @@ impl Doorway {
             before.end(Leave::Closed);
         }
         let (shared, link) = (&self.shared, &self.link);
-        let session = Session::enter(shared, link, &self.replies, principal, is_implicit)?;
+        let mut session = Session::enter(shared, link, &self.replies, principal, is_implicit)?;
         // What has changed while it came in was asked of nobody.
         if let Err(denied) = shared.auth.check(&session.principal) {
             shared.broker.expel(&session.member, None);
+            session.end(Leave::Closed);
             return Err(Denied {
                 closes: true,
                 ..denied

@@ -160,7 +160,7 @@ impl Inner {
             if config.is_expired(now) {
                 return Err(unknown(from));
             }
-            if target.stored.entry.is_some() {
+            if target.stored.entry.is_some() || target.stored.moved_to.is_some() {
                 return Err(exists(to));
             }
             let new = Stored {

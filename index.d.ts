@@ -680,6 +680,7 @@ export interface ServerOptions {
   /** Whether consumers and producers without a name may register. Default true. */
   allow_anonymous?: boolean;
   allowAnonymous?: boolean;
+  /** `from` must be a producer registered on the connection; by default where authentication is on. */
   strict_from?: boolean;
   strictFrom?: boolean;
   idle_eviction?: { enabled?: boolean; ttl_ms?: number; ttlMs?: number; interval_ms?: number; intervalMs?: number };

@@ -60,7 +60,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{Proof, Scope, SigningSecret};
+    use crate::auth::{Authority, Proof, Secret, SigningSecret};
 
     /// Secret, action, timestamp, nonce, body, signature (admin.md §3.2).
     const VECTORS: &[(&str, &str, u64, &str, &str, &str)] = &[
@@ -113,9 +113,10 @@ mod tests {
         let proof = sign(Action::Command, body, "s", now, &nonce).unwrap();
         let proof = Proof::parse(&proof.to_string()).unwrap();
         let verify = |text| {
+            let secret = &Secret::parse(text).unwrap();
             let secret = SigningSecret {
-                scope: &Scope::Global,
-                text,
+                authority: &Authority::Global,
+                secret,
             };
             proof.verify(Action::Command, Some(body), &[secret], now)
         };

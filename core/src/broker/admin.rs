@@ -125,7 +125,7 @@ pub(super) fn release_queue(broker: &Arc<Broker>, realm: &RealmId, queue: QueueI
     let opening = broker.store().open(spec, seen);
     Box::pin(async move {
         opening.await?;
-        realm.state.lock().disown(&slot);
+        realm.state.lock().give(&slot, None);
         Ok(())
     })
 }

@@ -14,6 +14,7 @@ use super::queue::{self, Mode, Queue, Seat};
 use super::realm::{Realm, SlotKey, State};
 use super::registry;
 use super::request::SubscribeRequest;
+use super::subscribe;
 use super::unsubscribe;
 use super::{Broker, SessionId};
 use crate::model::{ConsumerName, Key};
@@ -259,12 +260,15 @@ pub(super) fn revive(broker: &Arc<Broker>, member: &Arc<Member>, name: &Consumer
     };
     // They may have been somebody else's: of those the name gives nobody anything (P30).
     let pass = member.pass();
+    let is_free = |request: &SubscribeRequest| {
+        let slot_key = registry::slot_key(request);
+        subscribe::check_owner(&state, member, request, slot_key.as_ref()).is_ok()
+    };
     let plain: Vec<Arc<SubscribeRequest>> = consumer
         .subscriptions
         .values()
-        .filter(|kept| pass.may_use(kept.owner.as_ref()))
         .map(|kept| &kept.request)
-        .filter(|request| pass.may_listen(&request.key))
+        .filter(|request| pass.may_listen(&request.key) && is_free(request))
         .filter(|request| !request.options.durable && !held(&request.key))
         .cloned()
         .collect();

@@ -78,6 +78,10 @@ fn opened(broker: &Arc<Broker>, mut record: QueueRecord) {
     let slot_key: SlotKey = (key, record.spec.kind, record.spec.name.clone());
     let known = state.slots.get(&slot_key).cloned();
     if let Some(slot) = known.filter(|slot| slot.id == record.queue) {
+        let owner = &record.spec.settings.owner;
+        if slot.state.lock().settings.owner != *owner {
+            state.give(&slot, owner.as_ref());
+        }
         let mut inner = slot.state.lock();
         inner.seen = inner.seen.max(record.seen);
         if inner.settings == record.spec.settings {

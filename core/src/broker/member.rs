@@ -153,6 +153,11 @@ impl Member {
         self.names.lock().listeners.contains_key(&place)
     }
 
+    /// The names registered on the session as a producer.
+    pub fn producers(&self) -> Vec<ProducerName> {
+        self.names.lock().producers.clone()
+    }
+
     /// Whether [`super::Broker::leave`] was called or somebody took its place.
     pub fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Acquire)

@@ -170,13 +170,13 @@ impl State {
         pass.may_use(kept.owner.as_ref()).then_some(kept)
     }
 
-    /// A queue is nobody's from now on, and neither is who subscribed by it (P30).
-    pub(super) fn disown(&mut self, slot: &Slot) {
-        slot.state.lock().settings.owner = None;
+    /// A queue has another owner, or none, and so has what is subscribed by it (P30).
+    pub(super) fn give(&mut self, slot: &Slot, owner: Option<&Arc<str>>) {
+        slot.state.lock().settings.owner = owner.cloned();
         let slot_key = (slot.entry.key.clone(), slot.kind, slot.name.clone());
         let names: Vec<_> = match self.users.get_mut(&slot_key) {
             Some(users) => {
-                users.owner = None;
+                users.owner = owner.cloned();
                 users.names.keys().cloned().collect()
             }
             None => Vec::new(),
@@ -187,19 +187,19 @@ impl State {
             if let Some(kept) = kept
                 && self::slot_key(&kept.request).as_ref() == Some(&slot_key)
             {
-                kept.owner = None;
+                kept.owner = owner.cloned();
             }
         }
         let group = slot.state.lock().settings.group.clone();
         let Some(group) = group.and_then(|name| self.groups.get_mut(&name)) else {
             return;
         };
-        // It may own queues of the group on other keys still.
+        // Whoever had it may own queues of the group on other keys still.
         let mut others = self.slots.values().filter(|other| {
             other.kind == slot.kind && other.name == slot.name && other.id != slot.id
         });
         let owned = others.find_map(|other| other.state.lock().settings.owner.clone());
-        group.owner = owned;
+        group.owner = owner.cloned().or(owned);
     }
 
     /// A listener or queue of a group more; the first says whose it is.

@@ -207,7 +207,7 @@ fn check_retry(realm: &Realm, request: &SubscribeRequest) -> Result<()> {
 
 /// What a credential has made is its owner's alone: the queue, the group on whatever key, and the
 /// name's own subscription to the key (P30).
-fn check_owner(
+pub(super) fn check_owner(
     state: &State,
     member: &Member,
     request: &SubscribeRequest,
@@ -220,6 +220,9 @@ fn check_owner(
     let group = group.and_then(|group| state.groups.get(group));
     let kept = state.consumers.get(&request.consumer);
     let kept = kept.and_then(|consumer| consumer.subscriptions.get(&request.key));
+    // Of one that nothing remembers its last holder has nothing to lose.
+    let kept = kept.and_then(|kept| registry::slot_key(&kept.request));
+    let kept = kept.and_then(|key| state.users.get(&key));
     let is_free = slot.is_none_or(|slot| pass.may_use(slot.state.lock().settings.owner.as_ref()))
         && users.is_none_or(|users| pass.may_use(users.owner.as_ref()))
         && group.is_none_or(|group| pass.may_use(group.owner.as_ref()))
@@ -315,6 +318,12 @@ fn opened(
         return Err(error);
     }
     let slot_key = registry::slot_key(request);
+    if error.kind() == ErrorKind::ConsumerIdTaken
+        && let Some(slot_key) = &slot_key
+    {
+        // What another owner has left is not this one's to hold.
+        state.leave_queue(&request.consumer, slot_key);
+    }
     let other = slot_key.filter(|slot_key| state.slots.contains_key(slot_key));
     state.renamed.extend(other);
     if listener.slot.get().is_none() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::settings::Source;
-use crate::auth::{AuthSettings, Validator};
+use crate::auth::{Auth, AuthSettings, Validator};
 use crate::broker::BrokerConfig;
 use crate::clock::{Clock, SystemClock};
 use crate::limits::Limits;
@@ -59,6 +59,8 @@ pub struct ServerConfig {
     pub limits: Arc<Limits>,
     /// Who may do what; nobody is asked.
     pub auth: AuthSettings,
+    /// Who says who may do what, made elsewhere; then `auth` says nothing.
+    pub authority: Option<Arc<Auth>>,
     /// A database of its own for realms and tokens; with the messages, or beside the settings file.
     pub auth_store: Option<PathBuf>,
     /// Who answers for tokens in the embedding program, and then nobody else does.
@@ -179,6 +181,7 @@ impl Default for ServerConfig {
             tls: None,
             limits: Arc::default(),
             auth: AuthSettings::default(),
+            authority: None,
             auth_store: None,
             storage_paths: Vec::new(),
             clock: Arc::new(SystemClock::new()),

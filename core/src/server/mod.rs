@@ -127,9 +127,10 @@ impl Server {
             clock: config.clock.clone(),
             housekeeping: housekeeping.clone(),
         });
-        let rules = Rules::new(session_config(&config), auth.clone());
+        let rules = Rules::new(session_config(&config));
         let clock = config.clock.clone();
-        let sessions = Sessions::new(broker.clone(), clock, rules.clone(), &metrics);
+        let asked = auth.clone();
+        let sessions = Sessions::new(broker.clone(), asked, clock, rules.clone(), &metrics);
         let hot = Hot::new(&config, rules, auth.clone())?;
         let settings = Reloader::start(stores.clone(), hot.clone(), &metrics, &mut config);
         let connections = Connections::default();

@@ -116,7 +116,10 @@ impl Security {
         let settings = config.auth.clone();
         let keeper = Keeper::open(config, store).await?;
         let (documents, clock) = (keeper.documents(), config.clock.clone());
-        let auth = Auth::open(documents.clone(), settings, clock.clone()).await?;
+        let auth = match &config.authority {
+            Some(auth) => auth.clone(),
+            None => Auth::open(documents.clone(), settings, clock.clone()).await?,
+        };
         if let Some(validator) = &config.validator {
             auth.set_validator(Some(validator.clone()));
         }

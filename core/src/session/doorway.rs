@@ -14,7 +14,6 @@ use crate::protocol::inbound::{Answer, Inbound};
 use crate::protocol::outbound;
 use crate::transport::{Ending, Event, Handler, Link};
 
-use super::limited::Limited;
 use super::login::{Decision, Login, Shown};
 use super::replies::Replies;
 use super::{Session, Shared, guard, manage};
@@ -29,32 +28,29 @@ pub(super) struct Doorway {
     shared: Arc<Shared>,
     link: Link,
     replies: Arc<Replies>,
-    limited: Arc<Limited>,
-    /// Counts it for its address.
-    _ticket: Ticket,
     session: Option<Session>,
     /// `None`: there is nothing to show any more.
     login: Option<Box<Login>>,
     /// Events of the current read have been seen.
     is_reading: bool,
+    /// Counts it for its address.
+    _ticket: Ticket,
 }
 
 impl Doorway {
     pub(super) fn new(shared: Arc<Shared>, link: Link, ticket: Ticket) -> Self {
         let replies = Replies::new(link.clone());
-        let limited = shared.limited(&replies);
         let mut doorway = Self {
             session: None,
             login: None,
             is_reading: false,
+            _ticket: ticket,
             shared: shared.clone(),
             link,
             replies,
-            limited,
-            _ticket: ticket,
         };
-        if shared.auth().is_enabled() {
-            let until = shared.clock.elapsed() + shared.auth().timeout();
+        if shared.auth.is_enabled() {
+            let until = shared.clock.elapsed() + shared.auth.timeout();
             doorway.login = Some(Box::new(Login::new(until)));
             shared.links.add(&doorway.link, None);
         } else if let Err(denied) = doorway.enter(Arc::new(Principal::everybody()), false) {
@@ -70,11 +66,11 @@ impl Doorway {
             before.end(Leave::Closed);
         }
         let (shared, link) = (&self.shared, &self.link);
-        let (replies, limited) = (&self.replies, &self.limited);
-        let session = Session::enter(shared, link, replies, limited, principal, is_implicit)?;
+        let mut session = Session::enter(shared, link, &self.replies, principal, is_implicit)?;
         // What has changed while it came in was asked of nobody.
-        if let Err(denied) = shared.auth().check(&session.principal) {
+        if let Err(denied) = shared.auth.check(&session.principal) {
             shared.broker.expel(&session.member, None);
+            session.end(Leave::Closed);
             return Err(Denied {
                 closes: true,
                 ..denied
@@ -119,7 +115,7 @@ impl Doorway {
         match Inbound::parse(event.args, event.attachments, &mut scratch, &defaults) {
             Ok(Inbound::Authentication(said)) => self.attempt(said.into(), event.reply),
             Ok(verb) => match guard::need_of(&verb) {
-                Some(need) => match self.shared.auth().admit(need) {
+                Some(need) => match self.shared.auth.admit(need) {
                     Ok(principal) => self.let_in(principal, event),
                     Err(denied) => self.replies.deny(&denied, event.reply),
                 },
@@ -164,12 +160,12 @@ impl Doorway {
 
     fn attempt(&mut self, shown: Shown, reply: Option<u64>) {
         let now = self.shared.clock.elapsed();
-        let timeout = self.shared.auth().timeout();
+        let timeout = self.shared.auth.timeout();
         let login = self
             .login
             .get_or_insert_with(|| Box::new(Login::new(now + timeout)));
         let attempt = login.attempt(shown, &self.link);
-        match self.shared.auth().authenticate(&attempt) {
+        match self.shared.auth.authenticate(&attempt) {
             Outcome::Now(decision) => self.decided(decision, reply),
             Outcome::Later(asking) => login.wait(asking, &self.link, reply, now),
         }
@@ -252,7 +248,7 @@ impl Handler for Doorway {
         if !std::mem::replace(&mut self.is_reading, true) {
             self.replies.hold();
             if let Some(session) = &mut self.session {
-                session.read_begins();
+                session.begin();
             }
         }
         if !self.replies.is_closed() {

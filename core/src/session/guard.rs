@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::auth::{Auth, Need, Principal};
 use crate::broker::Filter;
+use crate::model::ProducerName;
 use crate::protocol::inbound::{Inbound, Produce, Subscribe};
 use crate::{Error, ErrorKind, Result};
 
@@ -57,24 +58,28 @@ struct Decided {
 }
 
 impl Guard {
-    /// `None`: the session is held to nothing.
-    pub(super) fn new(
-        auth: &Arc<Auth>,
-        principal: &Arc<Principal>,
-        is_from_strict: bool,
-    ) -> Option<Box<Self>> {
-        if !auth.is_enabled() && !is_from_strict {
-            return None;
-        }
+    /// Holds a session to what its principal may.
+    pub(super) fn new(auth: &Arc<Auth>, principal: &Arc<Principal>) -> Box<Self> {
         let changes = auth.changes();
-        Some(Box::new(Self {
+        Box::new(Self {
             needs_e2ee: auth.needs_e2ee(&principal.realm),
             auth: auth.clone(),
             principal: principal.clone(),
             changes,
-            producers: is_from_strict.then(Vec::new),
+            producers: None,
             decided: Decided::default(),
-        }))
+        })
+    }
+
+    /// `from` is held to these names, and to those registered from now on, unless it is already held.
+    pub(super) fn hold_to(&mut self, names: Vec<ProducerName>) {
+        let names = names.iter().map(|name| Arc::from(name.as_str()));
+        self.producers.get_or_insert_with(|| names.collect());
+    }
+
+    /// `from` may be whoever the credential lets it be.
+    pub(super) fn let_go(&mut self) {
+        self.producers = None;
     }
 
     /// Whether the role covers a verb.

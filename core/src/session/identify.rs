@@ -44,14 +44,21 @@ pub(super) struct Quota {
     rules: Arc<Rules>,
     used: Mutex<RealmUse>,
     limited: Arc<Limited>,
+    is_auth_on: bool,
 }
 
 impl Quota {
-    pub(super) fn new(rules: Arc<Rules>, used: RealmUse, limited: Arc<Limited>) -> Self {
+    pub(super) fn new(
+        rules: Arc<Rules>,
+        used: RealmUse,
+        limited: Arc<Limited>,
+        is_auth_on: bool,
+    ) -> Self {
         Self {
             rules,
             used: Mutex::new(used),
             limited,
+            is_auth_on,
         }
     }
 
@@ -62,7 +69,7 @@ impl Quota {
         reply: Option<u64>,
         ask: impl FnOnce(&RealmUse, &Caps) -> Result<(), Exceeded>,
     ) -> bool {
-        let caps = self.rules.caps(member.realm());
+        let caps = self.rules.load().caps(member.realm(), self.is_auth_on);
         let asked = ask(&self.used.lock(), &caps);
         asked
             .map_err(|exceeded| self.limited.refuse(exceeded, reply, true))

@@ -102,21 +102,17 @@ impl Limited {
 }
 
 impl Session {
-    /// A read begins: rules that have changed are taken over.
-    pub(super) fn read_begins(&mut self) {
-        self.read_at = None;
-        self.refresh();
-    }
-
-    fn refresh(&mut self) {
-        let rules = &self.shared.rules;
-        let generation = rules.generation();
+    /// Takes over rules that have changed.
+    pub(super) fn refresh(&mut self) {
+        let generation = self.shared.rules.generation();
         if generation == self.generation {
             return;
         }
         self.generation = generation;
-        self.config = rules.load();
-        let caps = rules.caps(self.member.realm());
+        self.config = self.shared.rules.load();
+        self.hold_to_names();
+        let is_auth_on = self.shared.auth.is_enabled();
+        let caps = self.config.caps(self.member.realm(), is_auth_on);
         let now = self.shared.clock.elapsed();
         let limits = match self.limits.take() {
             Some(limits) => limits.renewed(&caps, now),
@@ -131,8 +127,9 @@ impl Session {
             return true;
         };
         // The messages of one read came at one time.
-        let clock = &self.shared.clock;
-        let now = *self.read_at.get_or_insert_with(|| clock.elapsed());
+        let now = *self
+            .read_at
+            .get_or_insert_with(|| self.shared.clock.elapsed());
         match limits.message(bytes, now) {
             Ok(()) => true,
             Err(exceeded) => {

@@ -31,9 +31,9 @@ use crate::admin::{Admin, RollCall, Told};
 use crate::auth::{Auth, Credential, Principal, Role};
 use crate::broker::{Batch, Broker, Leave, Member, Pass};
 use crate::clock::{Clock, Elapsed};
-use crate::limits::{Addresses, Limits, RealmUses, SessionLimits};
+use crate::limits::{Addresses, Caps, Limits, RealmUses, SessionLimits};
 use crate::metrics::Metrics;
-use crate::model::SubscriptionDefaults;
+use crate::model::{RealmId, SubscriptionDefaults};
 use crate::protocol::inbound::Envelope;
 use crate::transport::{Handler, Hello, Link, Refusal, Service};
 
@@ -64,9 +64,16 @@ pub(crate) struct SessionConfig {
     pub(crate) limits: Arc<Limits>,
 }
 
+impl SessionConfig {
+    fn caps(&self, realm: &RealmId, is_auth_on: bool) -> Caps {
+        self.limits.caps(realm, is_auth_on)
+    }
+}
+
 /// What every session reaches.
 struct Shared {
     broker: Arc<Broker>,
+    auth: Arc<Auth>,
     clock: Arc<dyn Clock>,
     rules: Arc<Rules>,
     addresses: Addresses,
@@ -79,14 +86,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn auth(&self) -> &Arc<Auth> {
-        self.rules.auth()
-    }
-
-    fn limited(&self, replies: &Arc<Replies>) -> Arc<Limited> {
-        Limited::new(replies.clone(), self.refusals.clone(), self.clock.clone())
-    }
-
     /// A verb that is none of a session's own: an order, or one of a part that is not there.
     fn other(&self, link: &Link, replies: &Arc<Replies>, order: manage::Order<'_>) {
         let (name, reply) = (order.name, order.reply);
@@ -116,12 +115,14 @@ impl Sessions {
     /// Sessions over a broker that was opened.
     pub(crate) fn new(
         broker: Arc<Broker>,
+        auth: Arc<Auth>,
         clock: Arc<dyn Clock>,
         rules: Arc<Rules>,
         metrics: &Metrics,
     ) -> Arc<Self> {
         Arc::new(Self(Arc::new(Shared {
             broker,
+            auth,
             clock,
             rules,
             addresses: Addresses::default(),
@@ -142,7 +143,7 @@ impl Sessions {
     /// many.
     pub(crate) fn roll_call(&self) -> RollCall {
         let (inside, shared) = (self.0.links.inside(), self.0.clone());
-        Box::new(move || roll::end_unfounded(shared.auth(), &shared.broker, &inside))
+        Box::new(move || roll::end_unfounded(&shared.auth, &shared.broker, &inside))
     }
 
     /// Requesters hear what another broker has decided.
@@ -161,7 +162,9 @@ impl Sessions {
         roll::watch(
             shared.roll.clone(),
             shared.links.clone(),
-            shared.auth().clone(),
+            shared.auth.clone(),
+            // From now on, whenever it is run.
+            shared.auth.changes(),
             shared.broker.clone(),
             shared.clock.clone(),
         )
@@ -171,9 +174,9 @@ impl Sessions {
 impl Service for Sessions {
     fn connect(&self, link: Link, hello: &Hello<'_>) -> Result<Box<dyn Handler>, Refusal> {
         let shared = &self.0;
-        let limits = shared.rules.load().limits.address();
+        let caps = shared.rules.load().limits.address();
         let (address, now) = (hello.remote.ip(), shared.clock.elapsed());
-        match shared.addresses.admit(address, &limits, now) {
+        match shared.addresses.admit(address, &caps, now) {
             Ok(ticket) => Ok(Box::new(Doorway::new(shared.clone(), link, ticket))),
             Err(exceeded) => {
                 shared.refusals.count(exceeded.reason);
@@ -187,7 +190,7 @@ impl Service for Sessions {
 struct Session {
     shared: Arc<Shared>,
     config: Arc<SessionConfig>,
-    /// The change of the rules that `config` is as of.
+    /// The change of rules that `config` is as of.
     generation: u64,
     /// Its rates; most sessions have none.
     limits: Option<Box<SessionLimits>>,
@@ -219,57 +222,60 @@ impl Session {
         shared: &Arc<Shared>,
         link: &Link,
         replies: &Arc<Replies>,
-        limited: &Arc<Limited>,
         principal: Arc<Principal>,
         is_implicit: bool,
     ) -> Result<Self> {
-        let (auth, rules) = (shared.auth(), &shared.rules);
-        let generation = rules.generation();
-        let config = rules.load();
-        let pass = Pass {
-            owner: principal.owner.clone(),
-            filter: guard::sight(&principal),
-            is_admin: principal.role == Role::Admin,
-            role: principal.role.as_str(),
-            remote: Some(link.remote()),
-            since: shared.clock.now(),
-        };
-        let outbox = Arc::new(LinkOutbox::new(link.clone()));
-        let broker = &shared.broker;
-        let member = broker.join(&principal.realm, link.socket_id(), outbox, pass)?;
-        // Who shows nothing shares what strangers of an address may have under way (P25).
-        link.set_trusted(principal.credential != Credential::None);
-        let inside = (principal.clone(), member.clone());
-        shared.links.add(link, Some(inside));
-        shared.roll.add(&principal, &member);
-        let is_from_strict = config.strict_from.unwrap_or_else(|| auth.is_enabled());
+        let is_auth_on = shared.auth.is_enabled();
+        let generation = shared.rules.generation();
+        let config = shared.rules.load();
+        let member = join(shared, link, &principal)?;
+        let (replies, clock) = (replies.clone(), shared.clock.clone());
+        let limited = Limited::new(replies.clone(), shared.refusals.clone(), clock);
         let used = shared.uses.join(member.realm());
-        let identity = Identity::new(
-            broker.clone(),
-            member.clone(),
-            link.clone(),
-            replies.clone(),
-            Quota::new(rules.clone(), used, limited.clone()),
-        );
-        let limits = SessionLimits::new(&rules.caps(member.realm()), shared.clock.elapsed());
-        Ok(Self {
-            guard: Guard::new(auth, &principal, is_from_strict),
+        let quota = Quota::new(shared.rules.clone(), used, limited.clone(), is_auth_on);
+        let broker = shared.broker.clone();
+        let caps = config.caps(member.realm(), is_auth_on);
+        let limits = SessionLimits::new(&caps, shared.clock.elapsed());
+        let mut session = Self {
+            identity: Identity::new(broker, member.clone(), link.clone(), replies.clone(), quota),
+            guard: is_auth_on.then(|| Guard::new(&shared.auth, &principal)),
             shared: shared.clone(),
             config,
             generation,
             limits: limits.map(Box::new),
-            limited: limited.clone(),
+            limited,
             read_at: None,
             link: link.clone(),
-            replies: replies.clone(),
             principal,
             is_implicit,
             member,
-            identity,
+            replies,
             batch: None,
             envelope: None,
             transfers: None,
-        })
+        };
+        session.hold_to_names();
+        Ok(session)
+    }
+
+    /// A read begins.
+    fn begin(&mut self) {
+        self.read_at = None;
+        self.refresh();
+    }
+
+    /// Holds `from` to the names registered here, or not, as the rules are now.
+    fn hold_to_names(&mut self) {
+        let auth = &self.shared.auth;
+        let is_strict = self.config.strict_from;
+        if is_strict.unwrap_or_else(|| auth.is_enabled()) {
+            let guard = self
+                .guard
+                .get_or_insert_with(|| Guard::new(auth, &self.principal));
+            guard.hold_to(self.member.producers());
+        } else if let Some(guard) = &mut self.guard {
+            guard.let_go();
+        }
     }
 
     /// Whether nobody has to show anything.
@@ -290,4 +296,26 @@ impl Session {
         self.flush();
         self.shared.broker.leave(&self.member, how);
     }
+}
+
+/// Into the broker, and into what looks after who is in.
+fn join(shared: &Arc<Shared>, link: &Link, principal: &Arc<Principal>) -> Result<Arc<Member>> {
+    let pass = Pass {
+        owner: principal.owner.clone(),
+        filter: guard::sight(principal),
+        is_admin: principal.role == Role::Admin,
+        role: principal.role.as_str(),
+        remote: Some(link.remote()),
+        since: shared.clock.now(),
+    };
+    let outbox = Arc::new(LinkOutbox::new(link.clone()));
+    let broker = &shared.broker;
+    let member = broker.join(&principal.realm, link.socket_id(), outbox, pass)?;
+    // Who shows nothing shares what strangers of an address may have under way (P25).
+    link.set_trusted(principal.credential != Credential::None);
+    shared
+        .links
+        .add(link, Some((principal.clone(), member.clone())));
+    shared.roll.add(principal, &member);
+    Ok(member)
 }

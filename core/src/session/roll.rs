@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::auth::{Auth, Principal};
 use crate::broker::{Broker, Member, SessionId};
@@ -70,10 +70,10 @@ pub(super) async fn watch(
     roll: Arc<Roll>,
     links: Arc<Links>,
     auth: Arc<Auth>,
+    mut changes: watch::Receiver<u64>,
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
 ) {
-    let mut changes = auth.changes();
     loop {
         let wait = roll.wait(clock.now());
         tokio::select! {

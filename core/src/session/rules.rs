@@ -6,24 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 
 use super::SessionConfig;
-use crate::auth::Auth;
-use crate::limits::Caps;
-use crate::model::RealmId;
 
 /// See the module.
 pub(crate) struct Rules {
     /// Counts the changes: sessions look at it for each event, and at the rest when it has moved.
     generation: AtomicU64,
     config: ArcSwap<SessionConfig>,
-    auth: Arc<Auth>,
 }
 
 impl Rules {
-    pub(crate) fn new(config: SessionConfig, auth: Arc<Auth>) -> Arc<Self> {
+    pub(crate) fn new(config: SessionConfig) -> Arc<Self> {
         Arc::new(Self {
             generation: AtomicU64::new(0),
             config: ArcSwap::from_pointee(config),
-            auth,
         })
     }
 
@@ -35,17 +30,6 @@ impl Rules {
 
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
-    }
-
-    /// Who is who, and may what.
-    pub(super) fn auth(&self) -> &Arc<Auth> {
-        &self.auth
-    }
-
-    /// What a session in a realm is held to now.
-    pub(super) fn caps(&self, realm: &RealmId) -> Caps {
-        let limits = &self.config.load().limits;
-        limits.caps(realm, self.auth.is_enabled())
     }
 
     pub(super) fn load(&self) -> Arc<SessionConfig> {

@@ -7,6 +7,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod auth;
 mod cases;
 mod client;
 #[cfg(unix)]

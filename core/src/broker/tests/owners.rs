@@ -175,6 +175,41 @@ async fn what_an_owner_left_behind_is_not_left_to_others() {
 }
 
 #[tokio::test]
+async fn who_may_not_have_what_was_left_does_not_keep_its_owner_from_it() {
+    let world = world().await;
+    let alice = world.consumer_of("alice", "c").await;
+    let request = wish("c", "x").durable();
+    alice.subscribe(request.clone()).await.unwrap();
+    let what = UnsubscribeRequest {
+        what: Unsubscribe::Key(request.key.clone()),
+        consumer: None,
+        consumer_id: None,
+        purge: false,
+        detach: true,
+    };
+    let detached = world.broker.unsubscribe(&alice.member, what.clone()).await;
+    assert_eq!(detached.unwrap().removed, 1);
+    let producer = world.producer("p");
+    producer.publish(message("p", "x", "1")).await.unwrap();
+    let what = UnsubscribeRequest {
+        detach: false,
+        ..what
+    };
+    let ended = world.broker.unsubscribe(&alice.member, what).await;
+    assert_eq!(ended.unwrap().left, 1);
+    alice.leave(Leave::Closed);
+    let bob = world.consumer_of("bob", "c").await;
+    bob.subscribe(wish("c", "x")).await.unwrap();
+    producer.publish(message("p", "x", "2")).await.unwrap();
+    assert_eq!(bob.bodies(), ["2"]);
+    bob.leave(Leave::Closed);
+    let again = world.consumer_of("alice", "c").await;
+    again.subscribe(request).await.unwrap();
+    again.wait_for(1).await;
+    assert_eq!(again.bodies(), ["1"]);
+}
+
+#[tokio::test]
 async fn a_group_is_its_owners_on_whatever_key_and_remembered_or_not() {
     let world = world().await;
     let alice = world.consumer_of("alice", "c").await;

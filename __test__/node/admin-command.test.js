@@ -8,6 +8,7 @@ const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const { restante, startServer, unique, until } = require('./helpers');
+const { startProxy } = require('../helpers/proxy');
 const { script } = require('../helpers/python');
 
 const ADMIN = 'an administrator of the command line';
@@ -128,6 +129,36 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     assert.equal(rejected.code, 0, rejected.err);
     assert.equal((await admin(`requests approve ${again.request_id}`)).code, 2);
     assert.equal((await json('requests list --status rejected')).requests.length, 1);
+  });
+
+  test(`the command ${whose} waits for a decision over lost connections`, async (t) => {
+    const { admin, json, port } = await guarded(t, command);
+    await json('realms add acme');
+    const proxy = await startProxy({ port });
+    t.after(() => proxy.close());
+    const asking = () => admin('requests submit --realm acme --wait 1m --json', { RESTANTE_ADMIN_TOKEN: '', RESTANTE_PORT: String(proxy.port) });
+    const pending = (other) => until(async () => {
+      const { requests } = await json('requests list --realm acme --status pending');
+      return requests.find(({ request_id }) => request_id !== other);
+    }, 'a request');
+    const again = asking();
+    const { request_id } = await pending();
+    proxy.kill();
+    await json(`requests approve ${(await pending(request_id)).request_id}`);
+    const approved = await again;
+    assert.equal(approved.code, 0, approved.err);
+
+    const away = asking();
+    const asked = await pending();
+    proxy.hold();
+    proxy.kill();
+    await json(`requests approve ${asked.request_id} --role consumer`);
+    proxy.release();
+    const { code, out, err } = await away;
+    assert.equal(code, 0, err);
+    const { status, realm, role, client_token } = JSON.parse(out);
+    assert.deepEqual([status, realm, role], ['approved', 'acme', 'consumer']);
+    assert.match(client_token, /^[0-9a-f]{64}$/);
   });
 
   test(`the command ${whose} tends queues, dead letters and the store`, async (t) => {

@@ -73,6 +73,18 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     assert.equal(JSON.parse(out).error, 'proof_rejected');
   });
 
+  test(`the command ${whose} goes through TLS`, async (t) => {
+    const fixture = (name) => path.join(__dirname, '..', '..', 'core', 'tests', 'fixtures', 'tls', name);
+    const { admin } = await guarded(t, command, { tls: { cert: fixture('one.pem'), key: fixture('one.key') } });
+    const where = ['verify', '-s', 'https', '-h', 'localhost'];
+    assert.equal((await admin([...where, '--ca', fixture('ca.pem')])).code, 0);
+    assert.equal((await admin(where, { RESTANTE_CA: fixture('ca.pem') })).code, 0);
+    const { code, err } = await admin(where);
+    assert.equal(code, 3);
+    assert.match(err, /not trusted/);
+    assert.equal((await admin('verify -s gopher')).code, 1);
+  });
+
   test(`the command ${whose} serves with a token that it makes, and finds it beside`, async (t) => {
     const cwd = folder(t);
     const env = bare({ RESTANTE_ENV_FILE: undefined });

@@ -120,20 +120,11 @@ impl Server {
         let transport = match Self::listen(&config, sessions) {
             Ok(listening) => listening,
             Err(error) => {
-                let closing = broker.clone();
-                let close = async move { closing.close(Duration::from_secs(1)).await };
-                if let Err(second) = housekeeping.run(close).await {
-                    tracing::warn!("closing the store: {second}");
-                }
+                give_up(&broker, &housekeeping).await;
                 return Err(error);
             }
         };
-        if !auth.is_enabled() && !transport.local_addr().ip().is_loopback() {
-            tracing::warn!(
-                "everybody who reaches {} may do everything: authentication is off",
-                transport.local_addr()
-            );
-        }
+        warn_open(&auth, transport.local_addr());
         let (storage, fallback) = opened.watch(&housekeeping, &broker, &store);
         let stores = Arc::new(Stores {
             broker: broker.clone(),
@@ -323,6 +314,22 @@ pub struct Emit<'a> {
 }
 
 const MAX_EVENT: usize = 1_024;
+
+/// Closes what was opened before the start failed.
+async fn give_up(broker: &Arc<Broker>, housekeeping: &Housekeeping) {
+    let closing = broker.clone();
+    let close = async move { closing.close(Duration::from_secs(1)).await };
+    if let Err(second) = housekeeping.run(close).await {
+        tracing::warn!("closing the store: {second}");
+    }
+}
+
+/// Whoever may reach it should know.
+fn warn_open(auth: &Auth, address: SocketAddr) {
+    if !auth.is_enabled() && !address.ip().is_loopback() {
+        tracing::warn!("everybody who reaches {address} may do everything: authentication is off");
+    }
+}
 
 /// The broker's settings, with those that stand elsewhere in the server's.
 fn broker_config(config: &ServerConfig, auth: &Arc<Auth>) -> BrokerConfig {

@@ -47,6 +47,7 @@ pub(super) fn queue_stats(broker: &Broker, realm: &RealmId) -> Answer<Vec<QueueS
             let depth = store.depth(slot.id).await?;
             let snapshot = slot.queue.snapshot();
             stats.push(QueueStats {
+                queue: slot.id,
                 key: slot.entry.key.clone(),
                 name: slot.name.clone(),
                 is_group: slot.kind == QueueKind::Group,

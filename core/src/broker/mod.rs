@@ -58,7 +58,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -121,6 +121,7 @@ pub struct Broker {
     is_moving: AtomicBool,
     keeps_idle: AtomicBool,
     delayed_bell: Arc<Notify>,
+    documents: watch::Sender<u64>,
 }
 
 impl std::fmt::Debug for Broker {
@@ -161,6 +162,7 @@ impl Broker {
             is_moving: AtomicBool::new(false),
             keeps_idle: AtomicBool::new(false),
             delayed_bell: Arc::new(Notify::new()),
+            documents: watch::Sender::new(0),
         })
     }
 
@@ -415,6 +417,16 @@ impl Broker {
     /// Ends a session that has lost its right to be there: what it still says counts for nothing.
     pub fn expel(self: &Arc<Self>, member: &Arc<Member>, why: Option<&Error>) {
         sessions::expel(self, member, why);
+    }
+
+    /// Changes when another broker may have changed the store's documents.
+    pub fn document_changes(&self) -> watch::Receiver<u64> {
+        self.documents.subscribe()
+    }
+
+    fn documents_changed(&self) {
+        self.documents
+            .send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
     /// Whether the store answers; writes, reads and deletes something.

@@ -12,6 +12,7 @@ use crate::clock::Timestamp;
 use crate::model::{
     ConsumerId, ConsumerName, Key, MessageId, ProducerName, RealmId, SubscriptionOptions,
 };
+use crate::store::QueueId;
 use crate::{Error, Result};
 
 /// Bounds and times of the broker. Every field has the default of the promises.
@@ -257,6 +258,8 @@ pub enum Leave {
 /// What a queue is doing, for `getStats({queues: true})`.
 #[derive(Debug, Clone)]
 pub struct QueueStats {
+    /// Its id.
+    pub queue: QueueId,
     /// What it listens to.
     pub key: Arc<Key>,
     /// Consumer id or group.

@@ -7,7 +7,7 @@ use crate::transport::Event;
 use crate::{Error, ErrorKind};
 
 use super::login::Shown;
-use super::{Session, absent, guard};
+use super::{Session, guard, manage};
 
 /// An attempt to come in as somebody else, and its acknowledgement id.
 pub(super) type Again = (Shown, Option<u64>);
@@ -78,7 +78,14 @@ impl Session {
                 }
             }
             Inbound::Authentication(_) | Inbound::Hello | Inbound::Debug => {}
-            Inbound::Other { name, .. } => absent::answer(&self.replies, &name, reply),
+            Inbound::Other { name, payload } => {
+                let order = manage::Order {
+                    name: &name,
+                    payload,
+                    reply,
+                };
+                self.shared.other(&self.link, &self.replies, order);
+            }
         }
     }
 

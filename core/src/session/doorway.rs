@@ -16,7 +16,7 @@ use crate::transport::{Ending, Event, Handler, Link};
 
 use super::login::{Decision, Login, Shown};
 use super::replies::Replies;
-use super::{Session, Shared, absent, guard};
+use super::{Session, Shared, guard, manage};
 
 /// The largest frame of who is not in (P25).
 const LARGEST: usize = 64 << 10;
@@ -120,8 +120,13 @@ impl Doorway {
                     Err(denied) => self.replies.deny(&denied, event.reply),
                 },
                 None => {
-                    if let Inbound::Other { name, .. } = verb {
-                        absent::answer(&self.replies, &name, event.reply);
+                    if let Inbound::Other { name, payload } = verb {
+                        let order = manage::Order {
+                            name: &name,
+                            payload,
+                            reply: event.reply,
+                        };
+                        self.shared.other(&self.link, &self.replies, order);
                     }
                 }
             },
@@ -226,7 +231,8 @@ impl Doorway {
             return;
         };
         let is_over = self.shared.clock.elapsed() >= login.until;
-        if is_over && !login.has_request && !login.is_waiting() && !self.replies.is_closed() {
+        let may_stay = || self.shared.has_request(&self.link);
+        if is_over && !login.is_waiting() && !self.replies.is_closed() && !may_stay() {
             let text = "nobody was let in by this connection in time";
             let denied = Denied {
                 closes: true,
@@ -292,7 +298,7 @@ impl Handler for Doorway {
             Ending::Broken => Leave::Failed,
             Ending::Silent | Ending::Ours => Leave::Returned,
         };
-        self.shared.links.remove(&self.link);
+        self.shared.ended(&self.link);
         self.login = None;
         if let Some(session) = &mut self.session {
             session.end(how);

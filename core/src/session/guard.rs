@@ -15,6 +15,8 @@ use crate::model::ProducerName;
 use crate::protocol::inbound::{Inbound, Produce, Subscribe};
 use crate::{Error, ErrorKind, Result};
 
+use super::manage;
+
 /// Decisions on events that are kept; past this they are made anew.
 const MAX_DECIDED: usize = 1_024;
 
@@ -30,18 +32,10 @@ pub(super) fn need_of(verb: &Inbound<'_>) -> Option<Need> {
         | Inbound::Working(_) => Need::Consume,
         Inbound::Hello | Inbound::Ping(_) | Inbound::Debug | Inbound::Quit(_) => Need::Any,
         Inbound::Authentication(_) => return None,
-        Inbound::Other { name, .. } if UNGUARDED.contains(&&**name) => return None,
+        Inbound::Other { name, .. } if manage::is_unguarded(name) => return None,
         Inbound::Other { .. } => Need::Any,
     })
 }
-
-/// Verbs of strangers: who they are is shown by a proof, or decided by somebody else.
-const UNGUARDED: &[&str] = &[
-    "AUTHORIZATION_REQUEST",
-    "AUTHORIZATION_NEXT",
-    "AUTHORIZATION_DECIDE",
-    "AUTH_MANAGEMENT_COMMAND",
-];
 
 /// See the module.
 pub(super) struct Guard {

@@ -52,8 +52,6 @@ pub(super) struct Login {
     pub(super) failures: u32,
     /// Frames of a wrong shape.
     pub(super) strikes: u32,
-    /// It waits for somebody to decide on its authorization request, and may stay for that (P25).
-    pub(super) has_request: bool,
     waiting: Option<Box<Waiting>>,
 }
 
@@ -101,7 +99,6 @@ impl Login {
             until,
             failures: 0,
             strikes: 0,
-            has_request: false,
             waiting: None,
         }
     }

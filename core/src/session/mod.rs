@@ -14,6 +14,7 @@ mod identify;
 mod limited;
 mod links;
 mod login;
+mod manage;
 mod outbox;
 mod produce;
 mod replies;
@@ -23,9 +24,10 @@ mod settle;
 mod transfers;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::Result;
+use crate::admin::{Admin, RollCall, Told};
 use crate::auth::{Auth, Credential, Principal, Role};
 use crate::broker::{Batch, Broker, Leave, Member, Pass};
 use crate::clock::{Clock, Elapsed};
@@ -79,6 +81,31 @@ struct Shared {
     refusals: Arc<Refusals>,
     links: Arc<Links>,
     roll: Arc<Roll>,
+    /// What orders go to, once there is one.
+    admin: OnceLock<Arc<Admin>>,
+}
+
+impl Shared {
+    /// A verb that is none of a session's own: an order, or one of a part that is not there.
+    fn other(&self, link: &Link, replies: &Arc<Replies>, order: manage::Order<'_>) {
+        let (name, reply) = (order.name, order.reply);
+        if !manage::take(self.admin.get(), &self.links, link, replies, order) {
+            absent::answer(replies, name, reply);
+        }
+    }
+
+    /// Whether a connection waits for a decision on its authorization request (P25).
+    fn has_request(&self, link: &Link) -> bool {
+        let admin = self.admin.get();
+        admin.is_some_and(|admin| admin.requests().is_waiting(link.socket_id()))
+    }
+
+    fn ended(&self, link: &Link) {
+        self.links.remove(link);
+        if let Some(admin) = self.admin.get() {
+            admin.requests().session_ended(link.socket_id());
+        }
+    }
 }
 
 /// The service of namespace `/`: makes a doorway for every client that connects.
@@ -103,7 +130,25 @@ impl Sessions {
             refusals: Refusals::new(metrics),
             links: Arc::default(),
             roll: Arc::default(),
+            admin: OnceLock::new(),
         })))
+    }
+
+    /// From now on orders go to `admin`; the first one counts.
+    pub(crate) fn manage_by(&self, admin: Arc<Admin>) {
+        let _ = self.0.admin.set(admin);
+    }
+
+    /// Notes who is connected; called later it ends those who have lost their right to be, and says how
+    /// many.
+    pub(crate) fn roll_call(&self) -> RollCall {
+        let (inside, shared) = (self.0.links.inside(), self.0.clone());
+        Box::new(move || roll::end_unfounded(&shared.auth, &shared.broker, &inside))
+    }
+
+    /// Requesters hear what another broker has decided.
+    pub(crate) fn tell(&self, told: &Told) {
+        manage::tell(&self.0.links, told);
     }
 
     /// Its sessions by socket id.

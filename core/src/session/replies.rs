@@ -4,7 +4,7 @@
 //! later, from the store, leave at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -15,11 +15,16 @@ use crate::protocol::outbound;
 use crate::transport::Link;
 use crate::{Error, ErrorKind};
 
+/// Orders of one session that may be under way.
+const MOST_ORDERS: u8 = 16;
+
 /// Gathers frames between [`Replies::hold`] and [`Replies::release`]. Any thread may push.
 pub(super) struct Replies {
     link: Link,
     held: Mutex<Held>,
     is_closed: AtomicBool,
+    /// Orders under way.
+    orders: AtomicU8,
 }
 
 #[derive(Default)]
@@ -34,7 +39,22 @@ impl Replies {
             link,
             held: Mutex::default(),
             is_closed: AtomicBool::new(false),
+            orders: AtomicU8::new(0),
         })
+    }
+
+    /// Whether one more order may be under way.
+    pub(super) fn begin_order(&self) -> bool {
+        let more = |orders| (orders < MOST_ORDERS).then_some(orders + 1);
+        let orders = &self.orders;
+        orders
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// It has been answered.
+    pub(super) fn end_order(&self) {
+        self.orders.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// From now on frames are gathered.

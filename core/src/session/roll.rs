@@ -92,17 +92,26 @@ pub(super) async fn watch(
 
 async fn check(auth: &Auth, broker: &Arc<Broker>, sessions: Vec<Inside>) {
     for bite in sessions.chunks(BITE) {
-        for (principal, member) in bite {
-            if let Err(denied) = auth.check(principal) {
-                tracing::info!(
-                    socket = &**member.socket_id(),
-                    realm = %member.realm(),
-                    "a session has lost its right to be here: {}",
-                    denied.error
-                );
-                broker.expel(member, Some(&denied.error));
-            }
-        }
+        end_unfounded(auth, broker, bite);
         tokio::task::yield_now().await;
     }
+}
+
+/// Ends those of these sessions that have lost their right to be there; how many, whoever has ended them.
+pub(super) fn end_unfounded(auth: &Auth, broker: &Arc<Broker>, sessions: &[Inside]) -> usize {
+    let mut count = 0;
+    for (principal, member) in sessions {
+        let Err(denied) = auth.check(principal) else {
+            continue;
+        };
+        count += 1;
+        tracing::info!(
+            socket = &**member.socket_id(),
+            realm = %member.realm(),
+            "a session has lost its right to be here: {}",
+            denied.error
+        );
+        broker.expel(member, Some(&denied.error));
+    }
+    count
 }

@@ -295,6 +295,14 @@ impl Client {
         true
     }
 
+    /// Events of this name that have come and were not taken.
+    pub fn take(&mut self, name: &str) -> Vec<Value> {
+        let events = std::mem::take(&mut self.events);
+        let (taken, left): (VecDeque<_>, _) = events.into_iter().partition(|(of, _)| of == name);
+        self.events = left;
+        taken.into_iter().map(|(_, payload)| payload).collect()
+    }
+
     /// The next delivery, whatever its key.
     pub async fn delivery(&mut self) -> Value {
         loop {

@@ -10,9 +10,14 @@
 mod auth;
 mod cases;
 mod client;
+#[cfg(unix)]
+mod command;
 mod errors;
 mod harness;
+mod ids;
 mod layers;
+#[cfg(unix)]
+mod limits;
 mod offline;
 mod redis;
 #[cfg(unix)]
@@ -20,5 +25,7 @@ mod settings;
 #[cfg(unix)]
 mod sqlite;
 mod stores;
+#[cfg(unix)]
+mod tls;
 mod transport;
 mod wire;

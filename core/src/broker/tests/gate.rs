@@ -100,6 +100,7 @@ impl Store for Gate {
         fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>>;
         fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>>;
         fn depth(&self, queue: QueueId) -> Pending<Depth>;
+        fn realms(&self) -> Pending<Vec<RealmId>>;
         fn realm_depth(&self, realm: &RealmId) -> Pending<Depth>;
         fn browse(&self, queue: QueueId, after: Seq, limit: PageLimit) -> Pending<Vec<Entry>>;
         fn purge_queue(&self, queue: QueueId) -> Pending<u64>;

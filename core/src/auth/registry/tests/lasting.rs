@@ -12,7 +12,7 @@ async fn every_change_outlives_the_process() {
         key: Some(secret("preshared")),
         require_acceptance: Some(true),
         e2ee: E2ee::Opportunistic,
-        lifetime: Lifetime::Permanent,
+        ..NewRealm::default()
     };
     assert_eq!(auth.add_realm(realm("acme"), new).await, Ok(None));
     auth.set_realm_auth(realm("open"), false, true)

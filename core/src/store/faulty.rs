@@ -18,9 +18,10 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::{
-    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
-    ExportCursor, Exported, Gap, Maintained, Page, PageLimit, Pending, QueueChange, QueueId,
-    QueueRecord, QueueSpec, Record, Seq, Settled, SharedStore, Store, StoreCounters, StoreHealth,
+    Append, Appended, Collection, DeadLetter, DeadLetterId, Delayed, Depth, Document,
+    DocumentChange, Documents, Due, Durability, Entry, ExportCursor, Exported, Gap, Maintained,
+    Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Record, Seq, Settled,
+    SharedStore, Store, StoreCounters, StoreHealth,
 };
 
 /// A [`Store`] that passes calls on to another one, unless it is told to make trouble.
@@ -149,6 +150,22 @@ fn wait<T>(mut pending: Pending<T>) -> Result<T> {
     }
 }
 
+impl Documents for FaultyStore {
+    fn documents(
+        &self,
+        collection: Collection,
+        after: Option<Arc<str>>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Pending<Vec<Document>> {
+        self.call(|store| store.documents(collection, after, limit, now))
+    }
+
+    fn change_documents(&self, changes: Vec<DocumentChange>, now: Timestamp) -> Pending<()> {
+        self.call(|store| store.change_documents(changes, now))
+    }
+}
+
 impl Store for FaultyStore {
     fn durability(&self) -> Durability {
         self.inner.durability()
@@ -212,6 +229,10 @@ impl Store for FaultyStore {
 
     fn depth(&self, queue: QueueId) -> Pending<Depth> {
         self.call(|store| store.depth(queue))
+    }
+
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        self.call(|store| store.realms())
     }
 
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {

@@ -55,15 +55,19 @@ use crate::{Error, ErrorKind, Result};
 #[cfg(feature = "redis")]
 pub use self::redis::{GivenClient, RedisClient, RedisOptions, RedisStore};
 pub use claim::{Claim, Hear, Hold, News, Position, Wish};
-pub use documents::{Collection, Condition, Document, DocumentChange, Documents};
+pub use documents::{
+    Collection, Condition, Document, DocumentChange, DocumentRecord, Documents, FileDocuments,
+};
 pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;
 pub use record::{ExportCursor, Exported, Record};
 pub use simple::{DeadRow, Methods, NewRow, Place, Row, RowId, RowPage, SimpleStore};
 #[cfg(feature = "sqlite")]
+pub(crate) use sqlite::NewPlace;
+#[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
-pub use swap::{Copied, SwapStore};
+pub use swap::{Changing, Copied, SwapStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
     Entry, Exception, Gap, Holding, LogId, Maintained, Overflow, Page, PageLimit, Placed,
@@ -83,7 +87,7 @@ pub use types::{
 /// [`StoreFull`]: crate::ErrorKind::StoreFull
 /// [`StoreCorrupt`]: crate::ErrorKind::StoreCorrupt
 /// [`DeliveryUnknown`]: crate::ErrorKind::DeliveryUnknown
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Documents {
     /// What a yes of this store survives (P1).
     fn durability(&self) -> Durability;
 
@@ -175,6 +179,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// What is unsettled in a queue. Expired entries count until they are found.
     fn depth(&self, queue: QueueId) -> Pending<Depth>;
+
+    /// Every realm the store knows of, in no order; some may hold nothing any more.
+    fn realms(&self) -> Pending<Vec<RealmId>>;
 
     /// What is unsettled in all queues of a realm in sum, left-overs included.
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth>;
@@ -324,7 +331,8 @@ pub trait Store: Send + Sync + 'static {
         Pending::ready(Ok(()))
     }
 
-    /// Tells `hear` from now on what other brokers do.
+    /// Tells `hear` from now on what other brokers do; a [`SwapStore`] tells it besides those that
+    /// it was given before.
     fn listen(&self, hear: Hear) {
         let _ = hear;
     }

@@ -65,6 +65,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "operator",
+        &["client", "admin", "auth", "tls", "model", "clock", "error"],
+    ),
+    (
         "offline",
         &["server", "store", "protocol", "model", "clock", "error"],
     ),

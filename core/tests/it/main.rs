@@ -7,10 +7,14 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod auth;
 mod cases;
 mod client;
+#[cfg(unix)]
+mod command;
 mod errors;
 mod harness;
+mod ids;
 mod layers;
 #[cfg(unix)]
 mod limits;

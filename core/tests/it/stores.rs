@@ -25,7 +25,13 @@ mod swapped {
         Box::pin(async move {
             let store = |bounds| Arc::new(MemoryStore::new(bounds));
             let swap = SwapStore::new(store(bounds.clone()), TestClock::new());
-            let swapped = swap.swap_to(store(bounds), false, "there", || Ok(()));
+            let swapped = swap.swap_to(
+                swap.change().unwrap(),
+                store(bounds),
+                false,
+                "there",
+                || Ok(()),
+            );
             swapped.await.unwrap();
             Arc::new(swap) as SharedStore
         })
@@ -98,12 +104,13 @@ mod lifted {
 
     use restante::store::contract::Making;
     use restante::store::shelf::{Habits, Shelf};
-    use restante::store::{Bounds, Leasing, LeasingOptions, SharedStore};
+    use restante::store::{Bounds, Leasing, LeasingOptions, SharedStore, Side};
 
     fn lift(bounds: Bounds, habits: Habits) -> Making {
         Box::pin(async move {
             let options = LeasingOptions {
                 bounds,
+                side: Side::Memory(Arc::default()),
                 ..LeasingOptions::default()
             };
             Arc::new(Leasing::new(Shelf::new(habits), options).unwrap()) as SharedStore

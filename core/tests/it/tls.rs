@@ -161,7 +161,8 @@ async fn a_link_is_secure_by_the_word_of_a_trusted_proxy_alone() {
             doors: Doors {
                 trust_proxy,
                 ..Doors::default()
-            },
+            }
+            .shared(),
             ..Config::default()
         };
         let mut server = Bare::start(config);

@@ -9,13 +9,14 @@
 //!  queue  the entries of one       change  settle, except, bury, revive
 //!  line   what the store is told   read    pages, due exceptions, a look
 //!  driver who tells it             load    what it answers
-//!  side   subscriptions            sweep   what time ends
+//!  side   what is remembered       sweep   what time ends
 //!  shared calls under the lock      upkeep  writing, and the end
 //!  health what its calls say
 //! ```
 
 mod append;
 mod change;
+mod documents;
 mod driver;
 mod gaps;
 mod health;
@@ -315,6 +316,11 @@ impl<S: SimpleStore> Store for Leasing<S> {
         let depth =
             move |state: &mut State| state.live(queue).map(|queue| Look::Found(queue.depth()));
         self.shared.look(queue, depth)
+    }
+
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        let names = |state: &mut State| Ok(state.realms.keys().cloned().collect());
+        Pending::ready(self.shared.locked(names))
     }
 
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {

@@ -61,7 +61,7 @@ impl ServerConfig {
         if let Some(folder) = options.text(&["data_dir"])? {
             config.data_dir = folder.into();
         }
-        options.warn_unknown("");
+        options.warn_unknown();
         Ok((config, options.warnings))
     }
 }

@@ -1,7 +1,7 @@
 //! What a change of stores leaves as it was when it fails, and in what order held calls go on.
 
 use std::future::Future as _;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 

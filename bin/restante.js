@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 'use strict';
-// The broker as a command: `restante serve`, and `restante store …` for a store that no broker uses.
+// The broker as a command: `restante serve`, `restante store …` for a store that no broker uses, and
+// `restante admin …` for orders to one that runs, whose words the addon reads.
 const fs = require('node:fs');
 const { parseArgs } = require('node:util');
 
@@ -14,6 +15,7 @@ const STORE = `  --storage NAME  where durable messages wait (RESTANTE_STORAGE):
 
 const USAGE = `usage: restante serve [options]
        restante store stats | check | export | import [options]
+       restante admin COMMAND [options]
 
 restante serve runs the broker.
   --port N        TCP port (RESTANTE_PORT, TYO_MQ_PORT, or 17352); 0 takes a free one
@@ -44,6 +46,8 @@ restante store works on a store that no broker uses: which one is said as for se
   --tyo-prefix P  what tyo-mq's keys in redis begin with (tyo-mq:queue)
   --skip-unreadable  names and leaves out rows of tyo-mq that cannot be read
 
+restante admin orders a running broker about: see restante admin --help.
+
   --help  --version`;
 
 /** Options of stores and their variables; one that the store in question does not have is told, not dropped. */
@@ -65,6 +69,7 @@ const BOOLEAN = ['json', 'skip-unreadable', 'check-config', 'auth', 'help', 'ver
 const SHORT = { help: 'h', version: 'v' };
 
 function parse() {
+  if (process.argv[2] === 'admin') return { words: process.argv.slice(3) };
   const names = [...new Set([...COMMANDS.serve, ...COMMANDS.store, 'help', 'version'])];
   const options = Object.fromEntries(
     names.map((name) => [name, { type: BOOLEAN.includes(name) ? 'boolean' : 'string', ...(SHORT[name] && { short: SHORT[name] }) }]),
@@ -199,9 +204,11 @@ async function main() {
     process.exitCode = 2;
     return;
   }
-  const { print, job, options, isCheck, grace } = wish;
+  const { print, job, options, isCheck, grace, words } = wish;
   if (print) return console.log(print);
-  if (job) return work(job);
+  if (job) process.exitCode = (await work((native, port, token) => native.storeJob(port, JSON.stringify(job), token))) ? 0 : 1;
+  if (words) process.exitCode = await work((native, port, token) => native.adminJob(port, words, token));
+  if (job || words) return;
   const { Server } = require('../index.js');
   if (isCheck) {
     for (const warning of Server.check(options)) console.error(`restante: ${warning}`);
@@ -218,15 +225,14 @@ async function main() {
 }
 
 /** The addon reads and writes the standard streams itself. */
-async function work(job) {
+async function work(start) {
   const native = require('../lib/native');
   const { Port } = require('../lib/port');
   const { call } = require('../lib/errors');
   const port = new Port(() => {});
   port.wake();
   try {
-    const isWhole = await port.promise((token) => call(native.storeJob, port.native, JSON.stringify(job), token));
-    process.exitCode = isWhole ? 0 : 1;
+    return await port.promise((token) => call(start, native, port.native, token));
   } finally {
     port.end();
   }

@@ -35,6 +35,7 @@ const unsupported = (value, name) => {
   if (value) throw refused(`${name}: end-to-end encryption is not supported`, 'unsupported');
 };
 const same = (value) => value;
+const pem = (value, name) => text(Buffer.isBuffer(value) ? value.toString() : value, name);
 
 const ACK_NAMES = ['ack', 'require_ack'];
 const SUBSCRIBE = {
@@ -145,7 +146,7 @@ module.exports = {
   unsubscribeOptions: (given, onUnknown) => read(given, UNSUBSCRIBE, '', onUnknown),
   read,
   milliseconds,
-  kinds: { flag, sure, text, span, count, one, same, group },
+  kinds: { flag, sure, text, span, count, one, same, pem, group },
   /** By the name of their declaration. */
   readable: { SubscribeOptions: SUBSCRIBE, ProduceOptions: PRODUCE, NackOptions: NACK, CloseOptions: CLOSE, UnsubscribeOptions: UNSUBSCRIBE },
 };

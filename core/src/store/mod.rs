@@ -180,6 +180,9 @@ pub trait Store: Documents {
     /// What is unsettled in a queue. Expired entries count until they are found.
     fn depth(&self, queue: QueueId) -> Pending<Depth>;
 
+    /// Every realm the store knows of, in no order; some may hold nothing any more.
+    fn realms(&self) -> Pending<Vec<RealmId>>;
+
     /// What is unsettled in all queues of a realm in sum, left-overs included.
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth>;
 

@@ -7,6 +7,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod auth;
 mod cases;
 mod client;
 #[cfg(unix)]
@@ -15,6 +16,8 @@ mod errors;
 mod harness;
 mod ids;
 mod layers;
+#[cfg(unix)]
+mod limits;
 mod offline;
 mod redis;
 #[cfg(unix)]
@@ -22,5 +25,7 @@ mod settings;
 #[cfg(unix)]
 mod sqlite;
 mod stores;
+#[cfg(unix)]
+mod tls;
 mod transport;
 mod wire;

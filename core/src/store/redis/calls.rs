@@ -262,6 +262,13 @@ impl Store for RedisStore {
         })
     }
 
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        self.spawn(|lanes| async move {
+            lanes.load_realms().await?;
+            Ok(lanes.names())
+        })
+    }
+
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
         match self.lanes.find(realm) {
             Some(lane) => self.spawn(|lanes| async move { lanes.realm_depth(&lane).await }),

@@ -246,6 +246,10 @@ impl Store for SqliteStore {
         self.call(Nature::Read, move |core| core.state.depth(queue))
     }
 
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        self.call(Nature::Read, |core| Ok(core.state.realm_names()))
+    }
+
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
         let realm = realm.clone();
         self.call(Nature::Read, move |core| Ok(core.state.realm_depth(&realm)))

@@ -77,7 +77,7 @@ async fn a_newer_version_is_refused_with_both_numbers() {
     newer.execute_batch("PRAGMA user_version = 77").unwrap();
     drop(newer);
     refused(&house, ErrorKind::StoreUnsupported, "77").await;
-    refused(&house, ErrorKind::StoreUnsupported, "up to 1").await;
+    refused(&house, ErrorKind::StoreUnsupported, "up to 2").await;
 }
 
 #[tokio::test]

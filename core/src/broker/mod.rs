@@ -24,6 +24,7 @@ mod ids;
 mod listen;
 mod matches;
 mod member;
+mod opening;
 mod ports;
 mod publish;
 mod queue;

@@ -200,14 +200,15 @@ impl Realm {
         group
     }
 
-    /// Drops a group's interest that has neither members nor a queue any more.
+    /// Drops a group's interest that has neither members nor a queue any more, nor gets one.
     pub(super) fn exit_group(&self, entry: &KeyEntry, name: &str) {
         let mut groups = entry.groups.write();
         let before = groups.len();
         groups.retain(|group| {
             // Cached matches may keep the interest for long, but not its last members.
             group.members.all();
-            group.name.as_str() != name || group.members.len() > 0 || group.has_queue()
+            let is_used = group.members.len() > 0 || group.has_queue() || group.is_opening();
+            group.name.as_str() != name || is_used
         });
         if groups.len() != before {
             drop(groups);

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use super::member::Member;
+use super::opening::Openings;
 use super::ports::{Filter, Head, SessionId};
 use super::queue::Queue;
 use super::roster::Roster;
@@ -113,7 +114,9 @@ pub(super) struct KeyEntry {
     pub(super) guaranteed: AtomicU32,
     /// Queues of plain consumers that the store has not opened yet, see [`super::opening`].
     pub(super) opening: AtomicU32,
-    /// Told whenever an opening has come to its end.
+    /// Those and the ones for groups.
+    pub(super) openings: Openings,
+    /// Told whenever one of them has come to its end.
     pub(super) opened: Notify,
     /// Of `live`: those that need the message itself.
     pub(super) tracked: AtomicU32,
@@ -139,6 +142,7 @@ impl KeyEntry {
             durable: AtomicU32::new(0),
             guaranteed: AtomicU32::new(0),
             opening: AtomicU32::new(0),
+            openings: Openings::default(),
             opened: Notify::new(),
             tracked: AtomicU32::new(0),
             delivered,

@@ -4,8 +4,11 @@
 //! Begun by [`super::subscribe`] once the store was called, so that an append called later is behind
 //! it; [`super::staging`] waits here. Knows no store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use super::Broker;
 use super::attach::is_current;
@@ -15,11 +18,53 @@ use super::realm::Realm;
 use super::request::SubscribeRequest;
 use crate::model::GroupName;
 
+/// The queues of a key that are being opened, by the order in which the store was called.
+#[derive(Debug, Default)]
+pub(super) struct Openings {
+    /// How many; saves the lock where nothing is being opened.
+    count: AtomicUsize,
+    open: Mutex<(u64, BTreeSet<u64>)>,
+}
+
 /// Until it is dropped, messages for the subscription's queue wait for the store's word on it.
 pub(super) struct Opening {
     realm: Arc<Realm>,
     entry: Arc<KeyEntry>,
     group: Option<(GroupName, Arc<GroupKey>)>,
+    number: u64,
+}
+
+impl Openings {
+    fn begin(&self) -> u64 {
+        let mut open = self.open.lock();
+        open.0 += 1;
+        let number = open.0;
+        open.1.insert(number);
+        self.count.store(open.1.len(), Ordering::Release);
+        number
+    }
+
+    fn end(&self, number: u64) {
+        let mut open = self.open.lock();
+        open.1.remove(&number);
+        self.count.store(open.1.len(), Ordering::Release);
+    }
+
+    fn none(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.open.lock().1.first().copied()
+    }
+
+    /// The newest one.
+    pub(super) fn last(&self) -> Option<u64> {
+        if self.none() {
+            return None;
+        }
+        self.open.lock().1.last().copied()
+    }
 }
 
 impl Opening {
@@ -44,10 +89,12 @@ impl Opening {
         if group.is_none() {
             entry.opening.fetch_add(1, Ordering::AcqRel);
         }
+        let number = entry.openings.begin();
         Some(Self {
             realm: realm.clone(),
             entry,
             group,
+            number,
         })
     }
 }
@@ -64,6 +111,7 @@ impl Drop for Opening {
                 self.entry.opening.fetch_sub(1, Ordering::AcqRel);
             }
         }
+        self.entry.openings.end(self.number);
         self.realm.exit(&self.entry);
         drop(state);
         self.entry.opened.notify_waiters();
@@ -73,9 +121,14 @@ impl Drop for Opening {
 impl KeyEntry {
     /// Whether its log is not known yet, though one is to come.
     fn awaits_log(&self) -> bool {
-        self.log().is_none()
-            && (self.opening.load(Ordering::Acquire) > 0
-                || self.groups.read().iter().any(|group| group.is_opening()))
+        self.log().is_none() && !self.openings.none()
+    }
+
+    /// Returns once that opening and all before it are over: who subscribed by them is attached.
+    pub(super) async fn all_opened(&self, last: u64) {
+        let first = || self.openings.first();
+        self.opened(|| first().is_some_and(|first| first <= last))
+            .await;
     }
 
     /// Returns once `waits` says no; looks again whenever a queue of the key was opened, or not.

@@ -29,6 +29,8 @@ pub(super) struct Staged {
     unasked: Option<Vec<Stored>>,
     pending: Pending<Vec<Result<Appended>>>,
     stored: Vec<Given>,
+    /// Queues that were being opened when the store was asked: whoever subscribes by them is fed, too.
+    behind: Vec<(Arc<KeyEntry>, u64)>,
     messages: usize,
     segments: Vec<Segment>,
     replies: Vec<Answering>,
@@ -55,6 +57,7 @@ impl Staged {
             unasked: None,
             pending: Pending::ready(Ok(Vec::new())),
             stored: Vec::new(),
+            behind: Vec::new(),
             messages: 0,
             segments: Vec::new(),
             replies: Vec::new(),
@@ -74,6 +77,7 @@ impl Staged {
         Self {
             pending: Pending::ready(Ok(Vec::new())),
             stored: Vec::new(),
+            behind: Vec::new(),
             messages: unasked.len(),
             unasked: Some(unasked),
             segments: std::mem::take(&mut batch.segments),
@@ -101,6 +105,7 @@ impl Staged {
         self.stored.reserve_exact(unasked.len());
         for mut item in unasked {
             item.locate();
+            self.note_openings(&item.keys);
             self.stored.push(Given {
                 message: item.append.message.clone(),
                 keys: item.keys,
@@ -111,6 +116,17 @@ impl Staged {
         self.pending = broker.store().append(appends);
     }
 
+    fn note_openings(&mut self, keys: &[Arc<KeyEntry>]) {
+        for key in keys {
+            let is_noted = |(other, _): &(Arc<KeyEntry>, u64)| Arc::ptr_eq(other, key);
+            if let Some(last) = key.openings.last()
+                && !self.behind.last().is_some_and(is_noted)
+            {
+                self.behind.push((key.clone(), last));
+            }
+        }
+    }
+
     /// What the store says, asked as soon as it may be, and then by those behind it too.
     async fn outcome(&mut self, broker: &Broker, line: &Line) -> Result<Vec<Result<Appended>>> {
         for item in self.unasked.iter().flatten() {
@@ -118,6 +134,10 @@ impl Staged {
         }
         self.ask(broker);
         line.ask(broker);
+        // The store answers these first.
+        for (key, last) in &self.behind {
+            key.all_opened(*last).await;
+        }
         (&mut self.pending).await
     }
 
@@ -129,6 +149,7 @@ impl Staged {
         }
         if member.line.is_idle()
             && self.unasked.is_none()
+            && self.behind.is_empty()
             && let Some(result) = self.pending.take_ready()
         {
             return self.complete(broker, member, result);

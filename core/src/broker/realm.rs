@@ -33,6 +33,8 @@ pub(super) struct Realm {
     /// Changes whenever a key or a group's interest in one comes or goes.
     generation: AtomicU64,
     ages: AtomicU64,
+    /// Counts what comes to, changes in, and goes from the remembered queues.
+    remembered: AtomicU64,
     pub(super) state: Mutex<State>,
     pub(super) dropped: Counter,
     pub(super) queued: Counter,
@@ -118,6 +120,7 @@ impl Realm {
             routes: RwLock::new(Routes::new()),
             generation: AtomicU64::new(0),
             ages: AtomicU64::new(0),
+            remembered: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -144,6 +147,10 @@ impl Realm {
 
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    pub(super) fn remembered(&self) -> u64 {
+        self.remembered.load(Ordering::Acquire)
     }
 
     fn changed(&self) {
@@ -224,6 +231,7 @@ impl Realm {
         metrics: &Metrics,
         record: QueueRecord,
     ) -> Arc<Slot> {
+        self.remembered.fetch_add(1, Ordering::AcqRel);
         let key = Arc::new(record.spec.key.clone());
         let slot_key = (key.clone(), record.spec.kind, record.spec.name.clone());
         let settings = record.spec.settings.clone();
@@ -325,6 +333,7 @@ impl Realm {
     /// Takes a queue out of the tables; the store is the caller's business.
     pub(super) fn forget(&self, state: &mut State, slot_key: &SlotKey) -> Option<Arc<Slot>> {
         let slot = state.slots.swap_remove(slot_key)?;
+        self.remembered.fetch_add(1, Ordering::AcqRel);
         state.queue_ended(slot_key);
         state.renamed.remove(slot_key);
         state.by_queue.remove(&slot.id);

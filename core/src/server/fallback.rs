@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use crate::broker::Broker;
 use crate::clock::Clock;
-use crate::store::fallback::{FIRST_NUMBER, Merging, begin_numbers};
+use crate::store::fallback::{FIRST_NUMBER, Merging, begin_numbers, recall_mirror};
 use crate::store::{
     Bounds, Purpose, RedisOptions, SharedStore, SqliteOptions, SqliteStore, SwapStore,
 };
 use crate::{Error, ErrorKind, Result};
 
 use super::config::{ServerConfig, Storage};
+use super::mirror;
 use super::persistence::OnFallback;
 
 /// Between two looks whether Redis is back.
@@ -126,6 +127,7 @@ impl Fallback {
         };
         let store = self.file(purpose, path).await?;
         begin_numbers(&*store, is_done).await?;
+        recall_mirror(path, &*store).await?;
         Ok(store)
     }
 
@@ -179,7 +181,8 @@ impl Fallback {
                 Ok(()) => {
                     *storage.lock() = Some(Storage::Redis(self.redis));
                     self.is_on.set(false);
-                    return;
+                    let broker = Arc::downgrade(&broker);
+                    return mirror::keep(broker, storage, self.clock).await;
                 }
                 Err(error) => {
                     tracing::error!(%error, "the fallback could not be brought back to Redis; trying again");

@@ -7,6 +7,8 @@ mod config;
 #[cfg(all(feature = "sqlite", feature = "redis"))]
 mod fallback;
 mod housekeeping;
+#[cfg(all(feature = "sqlite", feature = "redis"))]
+mod mirror;
 mod options;
 mod persistence;
 
@@ -112,7 +114,7 @@ impl Server {
                 return Err(error);
             }
         };
-        let (storage, fallback) = opened.watch(&housekeeping, &broker, &store);
+        let (storage, fallback) = opened.watch(&housekeeping, &broker, &store, &clock);
         Ok(Self {
             broker,
             store,
@@ -246,7 +248,12 @@ impl Server {
             store.swap_to(new, force, &place, commit).await
         });
         let copied = swapped.await?;
-        *self.storage.lock() = Some(storage);
+        let before = self.storage.lock().replace(storage);
+        #[cfg(all(feature = "sqlite", feature = "redis"))]
+        if before.is_none_or(|before| before.fallback().is_none()) {
+            // Else it goes on by itself.
+            keep_mirror(&self.housekeeping, &self.broker, &self.storage, &self.clock);
+        }
         self.broker.set_number();
         if let Some(ttl) = default_ttl {
             self.broker.set_default_ttl(ttl);
@@ -314,6 +321,12 @@ impl Server {
             .housekeeping
             .run(async move { broker.close(timeout).await })
             .await;
+        #[cfg(all(feature = "sqlite", feature = "redis"))]
+        {
+            let (broker, storage) = (self.broker.clone(), self.storage.clone());
+            let noting = async move { mirror::finish(&broker, &storage).await };
+            let _ = self.housekeeping.run(noting).await;
+        }
         self.transport.close(timeout.min(CLOSE_LINES)).await;
         self.housekeeping.stop();
         outcome
@@ -359,6 +372,7 @@ impl Opened {
         housekeeping: &Housekeeping,
         broker: &Arc<Broker>,
         store: &Arc<SwapStore>,
+        clock: &Arc<dyn Clock>,
     ) -> (Arc<parking_lot::Mutex<Option<Storage>>>, OnFallback) {
         let storage = Arc::new(parking_lot::Mutex::new(self.storage));
         #[cfg(all(feature = "sqlite", feature = "redis"))]
@@ -368,7 +382,8 @@ impl Opened {
             housekeeping.spawn(fallback.watch(broker, store.clone(), storage.clone()));
             return (storage, flag);
         }
-        let _ = (housekeeping, broker, store);
+        let _ = store;
+        keep_mirror(housekeeping, broker, &storage, clock);
         (storage, OnFallback::default())
     }
 
@@ -380,6 +395,21 @@ impl Opened {
             fallback: None,
         }
     }
+}
+
+/// Notes beside a fallback what Redis remembers, from now on, if messages wait in one that has any.
+fn keep_mirror(
+    housekeeping: &Housekeeping,
+    broker: &Arc<Broker>,
+    storage: &Arc<parking_lot::Mutex<Option<Storage>>>,
+    clock: &Arc<dyn Clock>,
+) {
+    #[cfg(all(feature = "sqlite", feature = "redis"))]
+    if mirror::wanted(storage).is_some() {
+        let (broker, storage) = (Arc::downgrade(broker), storage.clone());
+        housekeeping.spawn(mirror::keep(broker, storage, clock.clone()));
+    }
+    let _ = (housekeeping, broker, storage, clock);
 }
 
 /// An event that [`Server::emit`] sends.

@@ -88,6 +88,15 @@ impl Storage {
         }
     }
 
+    /// The file that stands in for it, if it has one.
+    #[cfg(all(feature = "sqlite", feature = "redis"))]
+    pub(super) fn fallback(&self) -> Option<PathBuf> {
+        match self {
+            Self::Redis(options) => options.fallback.clone(),
+            _ => None,
+        }
+    }
+
     /// In words.
     pub(super) fn place(&self) -> String {
         match self {

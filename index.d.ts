@@ -50,11 +50,13 @@ export type ErrorCode =
  *  the same kind of `code`; an aborted call rejects with an error named `AbortError` whose `cause`
  *  is the signal's reason. */
 export class RestanteError extends Error {
-  constructor(told: { code: ErrorCode; number?: number; message: string; cause?: string });
+  constructor(told: { code: ErrorCode; number?: number; message: string; cause?: string; retry_after?: number });
   readonly name: string;
   readonly code: ErrorCode;
   /** The number that stands beside the code on the wire. */
   readonly number?: number;
+  /** Seconds after which trying again has a chance, if the server said so. */
+  readonly retry_after?: number;
   /** What somebody else's code said, such as a store of your own: an error with its message. */
   readonly cause?: unknown;
 }
@@ -354,8 +356,11 @@ export interface FactoryOptions {
   host?: string;
   /** Default: `RESTANTE_PORT`, `TYO_MQ_PORT`, 17352. */
   port?: number | string;
-  /** `'http'` (default) or `'ws'`. */
+  /** `'http'` (default) or `'ws'`; `'https'` or `'wss'` for TLS. */
   protocol?: string;
+  /** Whose signature the server's certificate must have under TLS: PEM, or the path of a file of it.
+   *  Default: the authorities of the web. */
+  ca?: string | Buffer;
   args?: SocketArgs;
   auth?: AuthOptions | null;
   /** Short for `auth: {token}`. */
@@ -670,6 +675,16 @@ export interface ServerOptions {
   strictFrom?: boolean;
   idle_eviction?: { enabled?: boolean; ttl_ms?: number; ttlMs?: number; interval_ms?: number; intervalMs?: number };
   idleEviction?: { enabled?: boolean; ttl_ms?: number; ttlMs?: number; interval_ms?: number; intervalMs?: number };
+  /** A JSON file of these options. It counts over the options given here, is read before the port opens and again
+   *  whenever it has changed, and is made if it is not there. It is never rewritten. */
+  settings_file?: string | Settings;
+  settingsFile?: string | Settings;
+  /** Options that count over the settings file, as flags and variables of the command do. */
+  overrides?: ServerOptions;
+  /** How much is too much. 0: unlimited. */
+  limits?: Limits | boolean;
+  /** Secures connections: PEM texts, or the paths of files of them. */
+  tls?: { cert: string; key: string } | false;
   threads?: number;
   path?: string;
   cors?: { origin?: string | string[] | boolean; origins?: string | string[]; [other: string]: unknown } | string | string[];
@@ -683,9 +698,84 @@ export interface ServerOptions {
   perMessageDeflate?: unknown;
 }
 
+/** Limits that a realm can have of its own. Without one of them nothing is limited. */
+export interface RealmLimits {
+  /** Messages and chunks that one session produces a second … */
+  messages_per_second?: number;
+  messagesPerSecond?: number;
+  /** … and how many of them at once. Default: three times as many. */
+  message_burst?: number;
+  messageBurst?: number;
+  /** Bytes of them, as JSON. */
+  bytes_per_second?: number;
+  bytesPerSecond?: number;
+  /** Default: twice as many. */
+  bytes_burst?: number;
+  bytesBurst?: number;
+  /** Names that one session registers. */
+  max_registrations_per_socket?: number;
+  maxRegistrationsPerSocket?: number;
+  /** Names of all sessions of the realm. */
+  max_registrations_per_realm?: number;
+  maxRegistrationsPerRealm?: number;
+  max_subscriptions_per_socket?: number;
+  maxSubscriptionsPerSocket?: number;
+  max_subscriptions_per_realm?: number;
+  maxSubscriptionsPerRealm?: number;
+  /** Messages that wait in the realm, all its queues together. */
+  max_queued_per_realm?: number;
+  maxQueuedPerRealm?: number;
+}
+
+/** Limits for everybody, and those that realms have of their own. */
+export interface Limits extends RealmLimits {
+  /** False: nothing is limited. */
+  enabled?: boolean;
+  /** Sessions of one address; an IPv6 address counts by its network of 64 bits. */
+  max_connections_per_ip?: number;
+  maxConnectionsPerIp?: number;
+  /** New sessions of one address a minute, and as many at once. */
+  connections_per_minute_per_ip?: number;
+  connectionsPerMinutePerIp?: number;
+  realms_per_hour_per_ip?: number;
+  realmsPerHourPerIp?: number;
+  /** Default 1,000. */
+  max_pending_authorization_requests?: number;
+  maxPendingAuthorizationRequests?: number;
+  /** Messages in chunks that one session has under way. Default 16. */
+  max_transfers_per_socket?: number;
+  maxTransfersPerSocket?: number;
+  /** Networks and addresses of proxies that say who is behind them, such as `'10.0.0.0/8'`. */
+  trust_proxy?: string | string[] | false;
+  trustProxy?: string | string[] | false;
+  realms?: Record<string, RealmLimits>;
+}
+
+/** A settings file, to be looked at before a server goes by it. */
+export class Settings {
+  constructor(path: string);
+  /** Absolute. */
+  readonly path: string;
+  /** What is odd about the file, one sentence each. Changes nothing.
+   *  @throws RestanteError `config`, with the path of a wrong value. */
+  check(): string[];
+}
+
+/** What a reading of the settings file has done. */
+export interface ReloadedSettings {
+  /** Options that have changed and count now. */
+  changed: string[];
+  /** Options that have changed and count from the next start on. */
+  needs_restart: string[];
+  warnings: string[];
+}
+
 /** A broker in this process, on threads of its own. */
 export class Server extends EventEmitter {
   constructor(options?: ServerOptions);
+  /** What is odd about these options and their settings file, one sentence each. Changes nothing.
+   *  @throws RestanteError `config`, with the path of what is wrong. */
+  static check(options?: ServerOptions): string[];
   /** @throws RestanteError `unsupported`: use `start()`. */
   static create(...args: unknown[]): never;
   readonly options: ServerOptions;
@@ -729,6 +819,11 @@ export class Server extends EventEmitter {
    *  remembered in `restante.state.json` in `data_dir` and beats the options at the next start. Rejects, with nothing
    *  changed, with `config` for memory in the place of a durable store without `force`, or a store that holds something. */
   setPersistence(options: PersistenceOptions): Promise<PersistenceChange>;
+  /** Reads the settings file again: all of what has changed counts from then on, or nothing. Rejects with `config`
+   *  and the path of a wrong value, or with what a change of the store says; everything is as before then. */
+  reloadSettings(): Promise<ReloadedSettings>;
+  /** Lets another settings file take the place of the one before, or of none, in the same way. */
+  loadSettings(path: string): Promise<ReloadedSettings>;
   /** @throws RestanteError `unsupported`: use `start()`. */
   create(...args: unknown[]): never;
   /** Whether the running server keeps the process alive. */
@@ -769,6 +864,8 @@ export interface Stats {
   /** Sums since the start, by name. */
   counters: Record<string, number>;
   store: StoreStats;
+  /** What is wrong with the settings file as it is now; null: nothing. */
+  settings_error: string | null;
   [other: string]: unknown;
 }
 

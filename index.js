@@ -11,6 +11,7 @@ exports.MessageQueue = Factory;
 exports.Publisher = Publisher;
 exports.Subscriber = Subscriber;
 exports.Storage = require('./lib/storage').Storage;
+exports.Settings = require('./lib/settings').Settings;
 exports.RestanteError = RestanteError;
 exports.events = require('./lib/events');
 exports.constants = require('./lib/constants');

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 'use strict';
 // The broker as a command: `restante serve`, and `restante store …` for a store that no broker uses.
+const fs = require('node:fs');
 const { parseArgs } = require('node:util');
 
 const STORE = `  --storage NAME  where durable messages wait (RESTANTE_STORAGE): sqlite (default), redis or memory
@@ -17,6 +18,15 @@ const USAGE = `usage: restante serve [options]
 restante serve runs the broker.
   --port N        TCP port (RESTANTE_PORT, TYO_MQ_PORT, or 17352); 0 takes a free one
   --host H        address to listen on (RESTANTE_HOST, or all interfaces)
+  --settings F    the settings file (RESTANTE_SETTINGS_FILE): what it says counts over --options, and
+                  again when it has changed or at SIGHUP; made if it is not there
+  --env-file F    variables to read first (RESTANTE_ENV_FILE, or .env if that is there)
+  --check-config  says what is wrong with all of this, and starts nothing
+  --data-dir D    where restante.state.json is (RESTANTE_DATA_DIR, or the working directory)
+  --tls-cert F    the certificate with its chain (RESTANTE_TLS_CERT): connections are secured by it
+  --tls-key F     its private key (RESTANTE_TLS_KEY)
+  --auth          clients must show who they are (RESTANTE_AUTH_ENABLED=true)
+  --auth-store F  where realms and tokens are kept (RESTANTE_AUTH_STORE)
   --fallback S    where messages wait if redis is away at the start (RESTANTE_FALLBACK): sqlite
   --fallback-filename F  in which file then (RESTANTE_FALLBACK_FILENAME, or restante.fallback.sqlite)
 ${STORE}
@@ -40,9 +50,10 @@ const FLAGS = {
   redis: { url: 'RESTANTE_REDIS_URL', prefix: 'RESTANTE_REDIS_PREFIX', fallback: 'RESTANTE_FALLBACK', fallback_filename: 'RESTANTE_FALLBACK_FILENAME' },
 };
 const WHICH = ['storage', 'filename', 'file', 'synchronous', 'url', 'prefix', 'options'];
-const COMMANDS = { serve: ['port', 'host', 'fallback', 'fallback-filename', ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
+const SERVE = ['port', 'host', 'settings', 'env-file', 'check-config', 'data-dir', 'tls-cert', 'tls-key', 'auth', 'auth-store', 'fallback', 'fallback-filename'];
+const COMMANDS = { serve: [...SERVE, ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
 const TASKS = ['stats', 'check', 'export', 'import'];
-const BOOLEAN = ['json', 'skip-unreadable', 'help', 'version'];
+const BOOLEAN = ['json', 'skip-unreadable', 'check-config', 'auth', 'help', 'version'];
 const SHORT = { help: 'h', version: 'v' };
 
 function parse() {
@@ -59,9 +70,66 @@ function parse() {
   if (strange) throw new Error(`restante ${command} takes no --${strange}\n\n${USAGE}`);
   if (command === 'store') return { job: job(values, rest) };
   if (rest.length > 0) throw new Error(USAGE);
+  readEnvironment(values['env-file']);
+  return { options: serving(values), isCheck: values['check-config'] ?? false };
+}
+
+/** Variables of a file; those that are set already count. */
+function readEnvironment(named) {
+  const file = named ?? process.env.RESTANTE_ENV_FILE;
+  let text;
+  try {
+    text = fs.readFileSync(file || '.env', 'utf8');
+  } catch (error) {
+    if (!file && error.code === 'ENOENT') return;
+    throw new Error(`environment file ${file || '.env'}: cannot be read: ${error.message}`);
+  }
+  const { call } = require('../lib/errors');
+  for (const [name, value] of Object.entries(call(require('../lib/native').readEnvFile, text))) process.env[name] ??= value;
+}
+
+/** The options, and over the settings file what flags and variables say. */
+function serving(values) {
   const { env } = process;
-  const { port, host, ...more } = which(values);
-  return { options: { ...more, port: values.port ?? (env.RESTANTE_PORT || env.TYO_MQ_PORT || port), host: values.host ?? (env.RESTANTE_HOST || env.TYO_MQ_HOST || host) } };
+  const base = parsed(values.options ?? (env.RESTANTE_OPTIONS || '{}'));
+  if (base.storage === undefined && base.store === undefined) base.storage = 'sqlite';
+  const storage = values.storage ?? env.RESTANTE_STORAGE;
+  const given = { ...values, filename: values.filename ?? values.file };
+  const settings_file = values.settings ?? (env.RESTANTE_SETTINGS_FILE || undefined);
+  // The file may name any store.
+  const flags = settings_file && !storage ? Object.assign({}, ...Object.values(FLAGS)) : FLAGS[storage ?? base.storage ?? base.store];
+  const said = {};
+  for (const [name, variable] of Object.entries(flags ?? {})) said[name] = given[name.replace('_', '-')] ?? env[variable];
+  const isOn = (value) => (value === 'true' ? true : value === 'false' || value === '' ? false : value);
+  const tls = { cert: values['tls-cert'] ?? env.RESTANTE_TLS_CERT, key: values['tls-key'] ?? env.RESTANTE_TLS_KEY };
+  const auth = values.auth ?? (env.RESTANTE_AUTH_ENABLED === undefined ? undefined : env.RESTANTE_AUTH_ENABLED === 'true');
+  const store = values['auth-store'] ?? env.RESTANTE_AUTH_STORE;
+  const bytes = env.RESTANTE_MAX_HTTP_BUFFER_SIZE;
+  const overrides = {
+    port: number(values.port ?? (env.RESTANTE_PORT || env.TYO_MQ_PORT || undefined), '--port'),
+    host: values.host ?? (env.RESTANTE_HOST || env.TYO_MQ_HOST || undefined),
+    data_dir: values['data-dir'] ?? env.RESTANTE_DATA_DIR,
+    max_message_bytes: bytes ? number(bytes, 'RESTANTE_MAX_HTTP_BUFFER_SIZE') : undefined,
+    storage,
+    storage_options: some(said),
+    tls: some(tls),
+    auth: auth === undefined ? undefined : { enabled: auth },
+    auth_store: store === undefined ? undefined : isOn(store),
+  };
+  return { ...base, settings_file, overrides };
+}
+
+/** Without what is not said; undefined if nothing is. */
+function some(object) {
+  const given = Object.entries(object).filter(([, value]) => value !== undefined);
+  return given.length > 0 ? Object.fromEntries(given) : undefined;
+}
+
+function number(text, name) {
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (text.trim() === '' || !Number.isInteger(value)) throw new Error(`${name} must be a whole number, not ${text}`);
+  return value;
 }
 
 /** The object that `--options` says as JSON. */
@@ -112,13 +180,19 @@ async function main() {
     process.exitCode = 2;
     return;
   }
-  const { print, job, options } = wish;
+  const { print, job, options, isCheck } = wish;
   if (print) return console.log(print);
   if (job) return work(job);
   const { Server } = require('../index.js');
+  if (isCheck) {
+    for (const warning of Server.check(options)) console.error(`restante: ${warning}`);
+    return console.log('nothing is wrong');
+  }
   const server = new Server(options);
   // The first signal stops in good order, a second one at once.
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void server.stop());
+  // What is wrong is told by the broker's log.
+  process.on('SIGHUP', () => void server.reloadSettings().catch((error) => console.error(`restante: ${error.message}`)));
   const { port, host } = await server.start();
   console.log(`restante: listening on ${host.includes(':') ? `[${host}]` : host}:${port}`);
   if (process.send && process.connected) process.send('Server started');

@@ -3,12 +3,13 @@
 
 /** What the broker, the store or the connection refused. */
 class RestanteError extends Error {
-  /** @param {{code: string, number?: number, message: string, cause?: string}} told */
-  constructor({ code, number, message, cause }) {
+  /** @param {{code: string, number?: number, message: string, cause?: string, retry_after?: number}} told */
+  constructor({ code, number, message, cause, retry_after }) {
     // What somebody else's code said, such as a store's.
     super(message, cause === undefined ? undefined : { cause: new Error(cause) });
     this.code = code;
     if (number !== undefined) this.number = number;
+    if (retry_after !== undefined) this.retry_after = retry_after;
   }
 }
 // On the prototype, so that it does not print as a field of every error.

@@ -8,10 +8,16 @@ const { Subscriber } = require('./subscriber');
 
 const anything = kinds.same;
 const milliseconds = kinds.count(1, 2 ** 31 - 1);
+/** PEM as a text or a Buffer, or a file of it. */
+const pem = (value, name) => {
+  if (Buffer.isBuffer(value)) return value.toString();
+  return kinds.text(value, name);
+};
 const bytes = kinds.count(1, Number.MAX_SAFE_INTEGER);
 const OPTIONS = {
   args: anything,
   auth: anything,
+  ca: pem,
   connect_timeout: milliseconds,
   e2ee: (value) => {
     if (value) throw refused('e2ee: end-to-end encryption is not supported', 'unsupported');
@@ -32,14 +38,14 @@ const OPTIONS = {
 class Factory {
   constructor(options) {
     const warn = (name) => (options.logger ?? console).warn?.(`restante: unknown Factory option '${name}'`);
-    const { host, port, protocol, args, auth, token, logger, connect_timeout, offline, reconnect, max_message_bytes } = read(options, OPTIONS, '', warn);
+    const { host, port, protocol, args, auth, token, logger, ca, connect_timeout, offline, reconnect, max_message_bytes } = read(options, OPTIONS, '', warn);
     this.host = host ?? null;
     this.port = port ?? null;
     this.protocol = protocol ?? null;
     this.args = args ?? {};
     this.auth = auth ?? (token === undefined ? null : { token });
     this.logger = logger ?? console;
-    this.settings = { connect_timeout_ms: connect_timeout, offline, reconnect, max_message_bytes };
+    this.settings = { ca, connect_timeout_ms: connect_timeout, offline, reconnect, max_message_bytes };
   }
 
   /** `(name?, defaultEvent | options?, options?, callback?, port?, host?, protocol?, args?)`. */

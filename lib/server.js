@@ -8,6 +8,7 @@ const { RestanteError, call, refused } = require('./errors');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
 const { CustomStore } = require('./custom_store');
+const { Settings } = require('./settings');
 const { Storage, clientOf, isStore, nameOf, warningsOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
@@ -64,12 +65,15 @@ class Server extends EventEmitter {
       });
       this.#port.wake();
       this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
-      send = this.#client?.attach(this.#native) ?? null;
-      if (this.#store !== null) this.#calls = await this.#unlessStopped(this.#store.attach(this.#native, this.#dataDir));
+      if (wish.settings_file !== undefined) this.#warn(this.#now(native.serverWarnings));
+      // What the file says of the store counts over what the program says.
+      const isOfFile = this.#now(native.storeIsOfSettings);
+      if (!isOfFile) send = this.#client?.attach(this.#native) ?? null;
+      if (this.#store !== null && !isOfFile) this.#calls = await this.#unlessStopped(this.#store.attach(this.#native, this.#dataDir));
       const [listening, warnings] = await this.#ask(native.startServer);
       this.#warn(warnings);
       if (this.getStats().store.fallback) this.logger.error?.('restante: Redis is away: messages wait in the fallback file until it is back');
-      if (this.#store !== null) this.#tellGaps();
+      if (this.#store !== null && !isOfFile) this.#tellGaps();
       this.port = listening.port;
       this.#tell('listening', listening);
       return listening;
@@ -224,6 +228,24 @@ class Server extends EventEmitter {
     return this.#ask(native.setPersistence, JSON.stringify({ ...asked(kept), force }));
   }
 
+  /** Reads the settings file again: all of what has changed counts from then on, or nothing. Resolves
+   *  `{changed, needs_restart, warnings}`, the first two names of options. */
+  async reloadSettings() {
+    return this.#reloaded(await this.#ask(native.reloadSettings));
+  }
+
+  /** Lets another settings file take the place of the one before, or of none. */
+  async loadSettings(path) {
+    if (typeof path !== 'string' || path === '') throw refused('path must be a string');
+    return this.#reloaded(await this.#ask(native.loadSettings, path));
+  }
+
+  #reloaded(told) {
+    this.#warn(told.warnings);
+    this.#warn(told.needs_restart.map((name) => `option ${name} has changed: it needs a restart`));
+    return told;
+  }
+
   ref() {
     this.#port?.ref(true);
     return this;
@@ -237,6 +259,13 @@ class Server extends EventEmitter {
   /** A listener that is native cannot live inside another Socket.IO server. */
   create() {
     Server.create();
+  }
+
+  /** What is odd about these options and their settings file, one sentence each; changes nothing.
+   *  @throws `config` with the path of what is wrong. */
+  static check(options = {}) {
+    const { wish, warnings } = plain(options);
+    return [...warnings, ...call(native.checkSettings, JSON.stringify(wish))];
   }
 
   static create() {
@@ -260,7 +289,7 @@ class Server extends EventEmitter {
 /** The options as JSON can carry them, and a store of the user's own. */
 function plain(options) {
   if (typeof options !== 'object' || options === null) throw refused('options must be an object', 'config');
-  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, port, ...rest } = options;
+  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, port, settings_file, settingsFile, ...rest } = options;
   const given = storage ?? store ?? 'memory';
   const more = storage_options ?? storageOptions;
   const named = storage_module ?? storageModule;
@@ -276,7 +305,8 @@ function plain(options) {
   } catch (error) {
     throw refused(`options must be plain values: ${error.message}`, 'config');
   }
-  const wish = { ...JSON.parse(text), port: portNumber(port), ...asked(kept) };
+  const file = settings_file ?? settingsFile;
+  const wish = { ...JSON.parse(text), port: portNumber(port), ...asked(kept), settings_file: file instanceof Settings ? file.path : (file ?? undefined) };
   return { wish, store: kept instanceof CustomStore ? kept : null, client: clientOf(kept), dataDir, warnings };
 }
 

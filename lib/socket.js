@@ -88,7 +88,7 @@ class Socket extends EventEmitter {
   /** What the addon needs to connect; subclasses add who they are. */
   _connectOptions() {
     const { env } = process;
-    const { path, reconnectionDelay, reconnectionDelayMax, timeout, reconnection } = this.args ?? {};
+    const { ca, path, reconnectionDelay, reconnectionDelayMax, timeout, reconnection } = this.args ?? {};
     if (reconnection === false) this.autoreconnect = false;
     const { connect_timeout_ms, offline, max_message_bytes, reconnect } = this.settings;
     const auth = this.auth && read(this.auth, AUTH, 'auth.');
@@ -98,6 +98,7 @@ class Socket extends EventEmitter {
       host: this.host ?? (env.RESTANTE_HOST || env.TYO_MQ_HOST || 'localhost'),
       port: portNumber(this.port ?? (env.RESTANTE_PORT || env.TYO_MQ_PORT || DEFAULT_PORT)),
       protocol: this.protocol ?? 'http',
+      ca: this.settings.ca ?? (Buffer.isBuffer(ca) ? ca.toString() : ca),
       path,
       auth: auth && Object.keys(auth).length > 0 ? auth : undefined,
       connect_timeout_ms: connect_timeout_ms ?? timeout,

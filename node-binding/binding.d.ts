@@ -34,6 +34,12 @@ export declare function buffered(client: ExternalObject<Client>): number
 /** What is odd about these options; throws what is wrong with them. */
 export declare function checkServerOptions(options: string): Array<string>
 
+/**
+ * Reads a settings file with nothing around it and answers what is odd about it; throws what is
+ * wrong with it.
+ */
+export declare function checkSettings(options: string): Array<string>
+
 /** Says goodbye and answers `token` when it is over. */
 export declare function close(client: ExternalObject<Client>, timeoutMs: number, token: number): void
 
@@ -67,6 +73,9 @@ export declare function errorCodes(): Array<string>
 /** Answers `token` when nothing waits to be sent. */
 export declare function flush(client: ExternalObject<Client>, timeoutMs: number, token: number): void
 
+/** Answers `token` with what has changed when this settings file took the place of the one before. */
+export declare function loadSettings(broker: ExternalObject<Broker>, path: string, token: number): void
+
 /** Gives a delivery back. */
 export declare function nack(client: ExternalObject<Client>, msgId: string, attempt: number | undefined | null, options: string): void
 
@@ -94,6 +103,9 @@ export declare function purgeDeadLetters(broker: ExternalObject<Broker>, realm: 
 /** Answers `token` with every remembered queue of every realm. */
 export declare function queueStats(broker: ExternalObject<Broker>, token: number): void
 
+/** The variables of the text of an environment file. */
+export declare function readEnvFile(text: string): Record<string, string>
+
 /** Answers `token` once connected and registered. */
 export declare function ready(client: ExternalObject<Client>, token: number): void
 
@@ -103,6 +115,9 @@ export declare function redisAnswer(broker: ExternalObject<Broker>, id: number, 
 /** Arms the doorbell again. `true`: something came in between, and the caller must go on draining. */
 export declare function rearm(port: ExternalObject<Port>, wanted: boolean): boolean
 
+/** Answers `token` with what has changed when the settings file was read again. */
+export declare function reloadSettings(broker: ExternalObject<Broker>, token: number): void
+
 /** Puts a dead letter back into its queue. */
 export declare function requeueDeadLetter(broker: ExternalObject<Broker>, realm: string, id: string, token: number): void
 
@@ -111,6 +126,9 @@ export declare function serverEmit(broker: ExternalObject<Broker>, to: string | 
 
 /** Numbers of this moment, as JSON text. */
 export declare function serverStats(broker: ExternalObject<Broker>): string
+
+/** What is odd about the options and the settings file of a broker. */
+export declare function serverWarnings(broker: ExternalObject<Broker>): Array<string>
 
 /** Answers `token` when another store has taken the place of the one in force. */
 export declare function setPersistence(broker: ExternalObject<Broker>, options: string, token: number): void
@@ -126,6 +144,9 @@ export declare function stopServer(broker: ExternalObject<Broker>, timeoutMs: nu
 
 /** Answers calls: a JSON array of `[id, true, value]` and `[id, false, {code, message}]`. */
 export declare function storeAnswers(broker: ExternalObject<Broker>, answers: string): void
+
+/** Whether the settings file, and not the program, says which store there is. */
+export declare function storeIsOfSettings(broker: ExternalObject<Broker>): boolean
 
 /** Answers `token` when it is done: whether the store is whole. */
 export declare function storeJob(port: ExternalObject<Port>, job: string, token: number): void

@@ -21,6 +21,22 @@ pub enum ErrorKind {
     Unauthenticated,
     /// Known, but may not do this.
     Forbidden,
+    /// A signed command whose proof is wrong, too old, or was seen before.
+    ProofRejected,
+    /// No such realm is configured.
+    RealmUnknown,
+    /// A realm of that name is configured already.
+    RealmExists,
+    /// No such token is known.
+    TokenUnknown,
+    /// A token of that text is known already.
+    TokenExists,
+    /// No such authorization request is pending.
+    RequestUnknown,
+    /// No such session is connected.
+    SessionUnknown,
+    /// Somebody else has changed it meanwhile.
+    Conflict,
     /// Too much in too short a time.
     RateLimited,
     /// Every queue that would have taken the message is at `max_queued`.
@@ -37,6 +53,8 @@ pub enum ErrorKind {
     StoreLocked,
     /// The store has no such function.
     StoreUnsupported,
+    /// A change of stores is under way already.
+    SwapInProgress,
     /// No such delivery is known.
     DeliveryUnknown,
     /// No such dead letter is known.
@@ -84,6 +102,14 @@ impl ErrorKind {
         Self::ChunkDropped,
         Self::Unauthenticated,
         Self::Forbidden,
+        Self::ProofRejected,
+        Self::RealmUnknown,
+        Self::RealmExists,
+        Self::TokenUnknown,
+        Self::TokenExists,
+        Self::RequestUnknown,
+        Self::SessionUnknown,
+        Self::Conflict,
         Self::RateLimited,
         Self::QueueFull,
         Self::StoreUnavailable,
@@ -92,6 +118,7 @@ impl ErrorKind {
         Self::StoreCorrupt,
         Self::StoreLocked,
         Self::StoreUnsupported,
+        Self::SwapInProgress,
         Self::DeliveryUnknown,
         Self::DeadLetterUnknown,
         Self::StaleAck,
@@ -121,6 +148,14 @@ impl ErrorKind {
             Self::ChunkDropped => "chunk_dropped",
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
+            Self::ProofRejected => "proof_rejected",
+            Self::RealmUnknown => "realm_unknown",
+            Self::RealmExists => "realm_exists",
+            Self::TokenUnknown => "token_unknown",
+            Self::TokenExists => "token_exists",
+            Self::RequestUnknown => "request_unknown",
+            Self::SessionUnknown => "session_unknown",
+            Self::Conflict => "conflict",
             Self::RateLimited => "rate_limited",
             Self::QueueFull => "queue_full",
             Self::StoreUnavailable => "store_unavailable",
@@ -129,6 +164,7 @@ impl ErrorKind {
             Self::StoreCorrupt => "store_corrupt",
             Self::StoreLocked => "store_locked",
             Self::StoreUnsupported => "store_unsupported",
+            Self::SwapInProgress => "swap_in_progress",
             Self::DeliveryUnknown => "delivery_unknown",
             Self::DeadLetterUnknown => "dead_letter_unknown",
             Self::StaleAck => "stale_ack",
@@ -162,10 +198,20 @@ impl ErrorKind {
             Self::ChunkDropped => -7,
             Self::StoreUnavailable => -8,
             Self::BadFrame | Self::Config => 400,
-            Self::Unauthenticated => 401,
+            Self::Unauthenticated | Self::ProofRejected => 401,
             Self::Forbidden | Self::ConsumerIdTaken => 403,
-            Self::DeliveryUnknown | Self::DeadLetterUnknown => 404,
-            Self::StaleAck | Self::Fenced => 409,
+            Self::DeliveryUnknown
+            | Self::DeadLetterUnknown
+            | Self::RealmUnknown
+            | Self::TokenUnknown
+            | Self::RequestUnknown
+            | Self::SessionUnknown => 404,
+            Self::StaleAck
+            | Self::Fenced
+            | Self::RealmExists
+            | Self::TokenExists
+            | Self::Conflict
+            | Self::SwapInProgress => 409,
             Self::Expired => 410,
             Self::PayloadTooLarge => 413,
             Self::StoreLocked => 423,
@@ -184,6 +230,8 @@ impl ErrorKind {
             self,
             Self::ChunkDropped
                 | Self::RateLimited
+                | Self::Conflict
+                | Self::SwapInProgress
                 | Self::QueueFull
                 | Self::StoreUnavailable
                 | Self::StoreTimeout
@@ -203,6 +251,7 @@ pub struct Error {
     kind: ErrorKind,
     message: Box<str>,
     cause: Option<Box<str>>,
+    retry_after: Option<u64>,
 }
 
 /// `Result` with our [`Error`].
@@ -215,7 +264,20 @@ impl Error {
             kind,
             message: message.into(),
             cause: None,
+            retry_after: None,
         }
+    }
+
+    /// The same with the seconds after which trying again has a chance.
+    #[must_use]
+    pub fn retried_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// The seconds after which trying again has a chance; `None`: unknown.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.retry_after
     }
 
     /// The same with what somebody else's code said, in its own words.

@@ -6,19 +6,26 @@
 //!  offline                       a store that nobody serves
 //!  server                        assembly: config → store, broker, listener
 //!  session                       one connected client: verbs → broker
-//!  broker    transport   client  routing and delivery; sockets; the Rust client
-//!  protocol  store               our verbs ⇄ Socket.IO events; where messages wait
-//!  model  wire  error  clock  metrics
+//!  admin                         management commands
+//!  broker  auth  transport  client  routing and delivery; who may what; sockets; the Rust client
+//!  protocol  store  limits       our verbs ⇄ Socket.IO events; where messages wait
+//!  model  wire  tls  error  clock  metrics
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+#[cfg(feature = "server")]
+pub mod admin;
+#[cfg(feature = "server")]
+pub mod auth;
 #[cfg(feature = "server")]
 pub mod broker;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod clock;
 mod error;
+#[cfg(feature = "server")]
+pub mod limits;
 pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
@@ -30,6 +37,7 @@ pub mod server;
 mod session;
 #[cfg(feature = "server")]
 pub mod store;
+pub mod tls;
 #[cfg(feature = "server")]
 pub mod transport;
 pub mod wire;

@@ -127,6 +127,10 @@ metrics! {
     unmatched: "messages_unmatched_total" ["realm"] "Guaranteed messages that matched no queue.";
     /// PRODUCEs refused, by error code.
     refused: "messages_refused_total" ["reason"] "PRODUCEs refused.";
+    /// What limits refused, by the limit's name.
+    rate_limited: "rate_limited_total" ["reason"] "Messages, names, subscriptions and connections over a limit.";
+    /// Attempts to read the settings file again that changed nothing because something was wrong.
+    settings_failures: "settings_reload_failures_total" [] "Readings of the settings file that were refused.";
     /// Subscriptions that ended by their ttl or bound (P4).
     forgotten: "subscriptions_forgotten_total" ["realm"] "Remembered subscriptions ended by age or bound.";
 }

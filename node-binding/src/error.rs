@@ -30,6 +30,9 @@ pub(crate) struct Told<'a> {
     /// What somebody else's code said.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<&'a str>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
 }
 
 impl<'a> From<&'a restante::Error> for Told<'a> {
@@ -39,6 +42,7 @@ impl<'a> From<&'a restante::Error> for Told<'a> {
             number: error.kind().number(),
             message: error.message(),
             cause: error.cause(),
+            retry_after: error.retry_after(),
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use restante::broker::{QueueStats, RealmStats};
 use restante::metrics::Family;
 use restante::model::RealmId;
-use restante::server::{Persisted, Server};
+use restante::server::{Persisted, Reloaded, Server};
 use restante::store::{DeadLetter, Durability, QueueKind};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -34,6 +34,16 @@ pub(crate) fn of_server(server: &Server) -> Value {
         "inflight_bytes": connections.inflight_bytes,
         "counters": counters,
         "store": of_store(server),
+        "settings_error": server.settings_error().map(|error| error.message().to_owned()),
+    })
+}
+
+/// What a reading of the settings file has done.
+pub(crate) fn of_reload(reloaded: &Reloaded) -> Value {
+    json!({
+        "changed": reloaded.changed,
+        "needs_restart": reloaded.needs_restart,
+        "warnings": reloaded.warnings,
     })
 }
 

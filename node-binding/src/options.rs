@@ -9,6 +9,7 @@ use restante::client::{
     Auth, ConnectOptions, ConsumerIdentity, Identity, OfflinePolicy, ProducerIdentity, Subscribe,
 };
 use restante::model::{Backoff, RetryPolicy, duration_from_number, duration_from_text};
+use restante::tls::Pem;
 use restante::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -52,6 +53,8 @@ pub(crate) struct Connect {
     host: String,
     port: u16,
     protocol: String,
+    /// PEM, or a file of it.
+    ca: Option<String>,
     path: Option<String>,
     auth: Option<Credentials>,
     connect_timeout_ms: Option<u64>,
@@ -106,6 +109,7 @@ impl Connect {
             host: self.host,
             port: self.port,
             protocol: self.protocol,
+            ca: self.ca.as_deref().map(Pem::from),
             connect_timeout: millis(self.connect_timeout_ms),
             ..ConnectOptions::default()
         };

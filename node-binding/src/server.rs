@@ -4,6 +4,7 @@
 //! What takes time is answered through the server's port, under the token that JavaScript gave.
 //! Called by `lib/server.js`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,9 @@ use napi::bindgen_prelude::{Buffer, External};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use restante::model::RealmId;
-use restante::server::{Emit, Persistence, Server, ServerConfig, Storage};
+use restante::server::{
+    Emit, Persistence, Server, ServerConfig, Settings, Storage, parse_env_file,
+};
 use restante::store::{DeadLetterId, GivenClient, LeasingOptions, SharedStore};
 use restante::{Error, ErrorKind};
 use serde::Serialize;
@@ -29,6 +32,8 @@ use crate::store::Custom;
 pub struct Broker {
     port: Arc<Port>,
     config: ServerConfig,
+    /// What is odd about its options and its settings file.
+    warnings: Vec<String>,
     /// A store in JavaScript, if it was given one.
     custom: Mutex<Option<Custom>>,
     /// A Redis client of the user's, if it was given one.
@@ -99,21 +104,79 @@ impl Broker {
 /// What is odd about these options; throws what is wrong with them.
 #[napi(catch_unwind)]
 pub fn check_server_options(options: String) -> Result<Vec<String>> {
-    let (_, warnings) = ServerConfig::from_options(&options).map_err(|error| thrown(&error))?;
+    let settings = Settings::from_options(&options).map_err(|error| thrown(&error))?;
+    // What the file says is read when the server starts.
+    let read = settings.without_file().read();
+    let (_, warnings) = read.map_err(|error| thrown(&error))?;
     Ok(warnings)
 }
 
 /// A broker that is not started yet.
 #[napi(catch_unwind)]
 pub fn open_server(port: &External<Arc<Port>>, options: String) -> Result<External<Broker>> {
-    let (config, _) = ServerConfig::from_options(&options).map_err(|error| thrown(&error))?;
+    let (config, warnings) =
+        ServerConfig::from_options(&options).map_err(|error| thrown(&error))?;
     Ok(External::new(Broker {
         port: Arc::clone(port),
         config,
+        warnings,
         custom: Mutex::default(),
         redis: Mutex::default(),
         running: Arc::default(),
     }))
+}
+
+/// What is odd about the options and the settings file of a broker.
+#[napi(catch_unwind)]
+pub fn server_warnings(broker: &External<Broker>) -> Vec<String> {
+    broker.warnings.clone()
+}
+
+/// Whether the settings file, and not the program, says which store there is.
+#[napi(catch_unwind)]
+pub fn store_is_of_settings(broker: &External<Broker>) -> bool {
+    broker.config.is_store_of_settings()
+}
+
+/// Reads a settings file with nothing around it and answers what is odd about it; throws what is
+/// wrong with it.
+#[napi(catch_unwind)]
+pub fn check_settings(options: String) -> Result<Vec<String>> {
+    let checked = Settings::from_options(&options).and_then(|settings| {
+        let (config, warnings) = settings.read_again()?;
+        config.check()?;
+        Ok(warnings)
+    });
+    checked.map_err(|error| thrown(&error))
+}
+
+/// The variables of the text of an environment file.
+#[napi(catch_unwind)]
+pub fn read_env_file(text: String) -> Result<HashMap<String, String>> {
+    let variables = parse_env_file(&text).map_err(|line| {
+        // What stands in the line may be a secret.
+        let text = format!("line {line} of the environment file is not KEY=VALUE");
+        thrown(&Error::new(ErrorKind::Config, text))
+    })?;
+    Ok(variables.into_iter().collect())
+}
+
+/// Answers `token` with what has changed when the settings file was read again.
+#[napi(catch_unwind)]
+pub fn reload_settings(broker: &External<Broker>, token: u32) -> Result<()> {
+    broker.answer_later(token, |server| async move {
+        let reloaded = server.reload_settings().await?;
+        Ok(numbers::of_reload(&reloaded))
+    })
+}
+
+/// Answers `token` with what has changed when this settings file took the place of the one before.
+#[napi(catch_unwind)]
+pub fn load_settings(broker: &External<Broker>, path: String, token: u32) -> Result<()> {
+    broker.answer_later(token, |server| async move {
+        let reloaded = server.load_settings(&path).await?;
+        Ok(numbers::of_reload(&reloaded))
+    })
 }
 
 /// Answers `token` with where it listens.

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use clap::Parser;
-use restante::transport::{Config, Cors, Transport, bind};
+use restante::transport::{Config, Cors, Doors, Transport, bind};
 
 use super::DEFAULT_PATH;
 
@@ -52,10 +52,13 @@ impl Flags {
             connect_timeout: Duration::from_millis(self.connect_timeout),
             max_message_bytes: self.max_payload,
             threads: self.threads,
-            cors: Some(Cors {
-                origins: vec!["*".to_owned()],
-                ..Cors::default()
-            }),
+            doors: Doors {
+                cors: Some(Cors {
+                    origins: vec!["*".to_owned()],
+                    ..Cors::default()
+                }),
+                ..Doors::default()
+            },
             ..Config::default()
         }
     }

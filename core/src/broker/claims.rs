@@ -47,6 +47,8 @@ fn hear(broker: &Arc<Broker>, news: News) {
             let attached = entry.attached.all();
             attached.iter().for_each(|slot| slot.queue.missed(head));
         }
+        // Who may do what is another room's.
+        News::Documents(_) => {}
         News::Missed => {
             broker.delayed_bell().notify_one();
             tokio::spawn(look_at_all(broker.clone()));

@@ -129,6 +129,18 @@ impl Member {
         names.producers.iter().any(|held| held.as_str() == name)
     }
 
+    /// Whether this name is registered on the session as a consumer.
+    pub fn is_consumer(&self, name: &str) -> bool {
+        let names = self.names.lock();
+        names.consumers.iter().any(|held| held.as_str() == name)
+    }
+
+    /// Whether it listens to this key under this name already.
+    pub fn has_subscription(&self, key: &Arc<Key>, consumer: &ConsumerName) -> bool {
+        let place = (key.clone(), consumer.clone());
+        self.names.lock().listeners.contains_key(&place)
+    }
+
     /// Whether [`super::Broker::leave`] was called or somebody took its place.
     pub fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Acquire)

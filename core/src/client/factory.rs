@@ -10,6 +10,7 @@ use super::producer::Producer;
 use super::sink::ClientEvent;
 use crate::Result;
 use crate::model::{ConsumerName, ProducerName};
+use crate::tls::Pem;
 
 /// Called with every event of a connection, on its task.
 pub(super) type Observer = Arc<dyn Fn(&ClientEvent<'_>) + Send + Sync>;
@@ -111,6 +112,20 @@ impl ClientBuilder {
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.0.options.host = host.into();
+        self
+    }
+
+    /// `http`, or `https` for TLS.
+    #[must_use]
+    pub fn protocol(mut self, protocol: impl Into<String>) -> Self {
+        self.0.options.protocol = protocol.into();
+        self
+    }
+
+    /// Whose signature the server's certificate must have under TLS: PEM, or its file.
+    #[must_use]
+    pub fn ca(mut self, ca: Pem) -> Self {
+        self.0.options.ca = Some(ca);
         self
     }
 

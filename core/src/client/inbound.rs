@@ -170,6 +170,8 @@ pub(super) struct Refusal {
     code: Option<String>,
     #[serde(deserialize_with = "owned")]
     cause: Option<String>,
+    #[serde(deserialize_with = "owned")]
+    retry_after: Option<String>,
 }
 
 fn owned<'de, D: Deserializer<'de>>(de: D) -> std::result::Result<Option<String>, D::Error> {
@@ -197,8 +199,12 @@ pub(super) fn refusal(payload: &str, otherwise: ErrorKind) -> Error {
         kind.copied().unwrap_or(otherwise),
         message.unwrap_or_else(|| payload.to_owned()),
     );
-    match refusal.cause {
+    let error = match refusal.cause {
         Some(cause) => error.caused_by(cause),
+        None => error,
+    };
+    match refusal.retry_after.and_then(|seconds| seconds.parse().ok()) {
+        Some(seconds) => error.retried_after(seconds),
         None => error,
     }
 }
@@ -323,6 +329,12 @@ mod tests {
         let confirmed = confirmed(taken).unwrap();
         assert_eq!(confirmed.id.as_deref(), Some("7"));
         assert_eq!((confirmed.queued, confirmed.duplicate), (2, true));
+        let limited = r#"[{"ok":false,"code":429,"error":"rate_limited","retry_after":3}]"#;
+        let error = super::confirmed(limited).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.retry_after()),
+            (ErrorKind::RateLimited, Some(3))
+        );
         let refused = r#"[{"ok":false,"code":-8,"error":"store_full","message":"no room"}]"#;
         let error = subscribed(refused).unwrap_err();
         assert_eq!((error.code(), error.message()), ("store_full", "no room"));

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncWriteExt, Interest};
-use tokio::net::TcpStream;
+use tokio::io::Interest;
 
 use super::answer::closed;
 use super::frames;
 use super::options::ConnectOptions;
 use super::shared::Shared;
 use super::sink::ClientEvent;
-use super::socket::{Opened, Opening, READ, Socket, gone};
+use super::socket::{Opened, Opening, Socket, gone};
 use super::subscriptions::Names;
+use super::wire::Wire;
 use crate::clock::{Clock, Elapsed};
 use crate::protocol::chunk::Assembler;
 use crate::{Error, ErrorKind, Result};
@@ -69,7 +69,7 @@ enum Stage {
 
 pub(super) struct Link<'s> {
     shared: &'s Shared,
-    stream: TcpStream,
+    stream: Wire,
     socket: Box<Socket>,
     is_first: bool,
     stage: Stage,
@@ -96,41 +96,37 @@ pub(super) struct Link<'s> {
     partial: Option<packets::Partial>,
 }
 
-fn url(options: &ConnectOptions) -> Result<String> {
+/// Whether the protocol is one under TLS.
+fn is_secure(options: &ConnectOptions) -> Result<bool> {
     match &*options.protocol {
-        "http" | "ws" => {}
-        "https" | "wss" => {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "TLS is not built in yet, connect through http",
-            ));
-        }
-        other => {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!("protocol {other:?} is not known, use http"),
-            ));
-        }
+        "http" | "ws" => Ok(false),
+        "https" | "wss" => Ok(true),
+        other => Err(Error::new(
+            ErrorKind::Config,
+            format!("protocol {other:?} is not known, use http or https"),
+        )),
     }
+}
+
+/// The address as the handshake says it.
+fn url(options: &ConnectOptions) -> String {
     let host = match options.host.contains(':') {
         true => format!("[{}]", options.host.trim_matches(['[', ']'])),
         false => options.host.clone(),
     };
     let path = options.path.trim_start_matches('/');
-    Ok(format!(
+    format!(
         "ws://{host}:{}/{path}?EIO=4&transport=websocket",
         options.port
-    ))
+    )
 }
 
 /// Connects and opens the websocket.
-async fn connect(options: &ConnectOptions) -> Result<(TcpStream, Box<Socket>)> {
-    let url = url(options)?;
+async fn connect(options: &ConnectOptions, is_first: bool) -> Result<(Wire, Box<Socket>)> {
     let broken = |error: io::Error| gone(error.to_string());
-    let host = options.host.trim_matches(['[', ']']);
-    let stream = TcpStream::connect((host, options.port)).await;
-    let mut stream = stream.map_err(broken)?;
-    stream.set_nodelay(true).map_err(broken)?;
+    let is_secure = is_secure(options)?;
+    let url = url(options);
+    let mut stream = Wire::connect(options, is_secure, is_first).await?;
     let limit = options.max_message_bytes.saturating_add(ENVELOPE);
     let mut opened = Opening::start(&url, limit)?;
     loop {
@@ -140,7 +136,7 @@ async fn connect(options: &ConnectOptions) -> Result<(TcpStream, Box<Socket>)> {
         };
         let request = std::mem::take(opening.output());
         stream.write_all(&request).await.map_err(broken)?;
-        stream.readable().await.map_err(broken)?;
+        stream.ready(Interest::READABLE).await.map_err(broken)?;
         match stream.try_read_buf(opening.input()) {
             Ok(0) => return Err(gone("the server hung up")),
             Ok(_) => {}
@@ -158,7 +154,7 @@ impl<'s> Link<'s> {
     /// `disconnected`; `unsupported` and `config` for options that will never work.
     pub(super) async fn open(shared: &'s Shared, is_first: bool) -> Result<Self> {
         let options = &shared.fixed.options;
-        let connected = tokio::time::timeout(STEP, connect(options)).await;
+        let connected = tokio::time::timeout(STEP, connect(options, is_first)).await;
         let (stream, socket) =
             connected.unwrap_or_else(|_| Err(gone("the server does not answer")))?;
         let now = shared.clock.elapsed();
@@ -243,7 +239,7 @@ impl<'s> Link<'s> {
 
     fn interest(&self, may_read: bool) -> Option<Interest> {
         // Also when all of it is written: only an empty refill shows that nothing came meanwhile.
-        let must_write = !self.out.is_empty();
+        let must_write = !self.out.is_empty() || self.stream.wants_write();
         match (may_read, must_write) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
             (true, false) => Some(Interest::READABLE),
@@ -280,6 +276,9 @@ impl<'s> Link<'s> {
     }
 
     fn write(&mut self) -> Result<()> {
+        self.stream
+            .try_flush()
+            .map_err(|error| gone(error.to_string()))?;
         while self.written < self.out.len() {
             match self.stream.try_write(&self.out[self.written..]) {
                 Ok(count) => self.written += count,
@@ -292,7 +291,6 @@ impl<'s> Link<'s> {
 
     fn read(&mut self) -> Result<()> {
         let input = self.socket.input();
-        input.reserve(READ);
         match self.stream.try_read_buf(input) {
             Ok(0) => return Err(gone("the server hung up")),
             Ok(_) => {}
@@ -383,10 +381,11 @@ impl<'s> Link<'s> {
         let goodbye = async {
             self.stream.write_all(&self.out[self.written..]).await?;
             self.stream.shutdown().await?;
-            let mut rest = vec![0; READ];
+            let mut rest = Vec::new();
             loop {
-                self.stream.readable().await?;
-                match self.stream.try_read(&mut rest) {
+                self.stream.ready(Interest::READABLE).await?;
+                rest.clear();
+                match self.stream.try_read_buf(&mut rest) {
                     Ok(0) => return io::Result::Ok(()),
                     Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                     _ => {}
@@ -401,7 +400,7 @@ impl<'s> Link<'s> {
     }
 }
 
-async fn ready(stream: &TcpStream, interest: Option<Interest>) -> io::Result<tokio::io::Ready> {
+async fn ready(stream: &Wire, interest: Option<Interest>) -> io::Result<tokio::io::Ready> {
     match interest {
         Some(interest) => stream.ready(interest).await,
         None => std::future::pending().await,

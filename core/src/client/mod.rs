@@ -32,6 +32,7 @@ mod socket;
 mod state;
 mod subscriptions;
 mod verbs;
+mod wire;
 
 pub use answer::{Answer, Settle};
 pub use connection::Connection;

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::tls::Pem;
+
 /// Everything that can be said about a connection. All fields have defaults.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
@@ -12,8 +14,11 @@ pub struct ConnectOptions {
     pub host: String,
     /// TCP port. Default 17352.
     pub port: u16,
-    /// `http` or `ws`; `https` and `wss` are answered `unsupported`. Default `http`.
+    /// `http` or `ws`; `https` or `wss` for TLS. Default `http`.
     pub protocol: String,
+    /// Whose signature a server's certificate must have, under TLS. Default: the authorities of the
+    /// web.
+    pub ca: Option<Pem>,
     /// HTTP path of the server. Default `/socket.io/`.
     pub path: String,
     /// Log in with this before anything else is sent. Default none.
@@ -41,6 +46,7 @@ impl Default for ConnectOptions {
             host: "localhost".into(),
             port: 17352,
             protocol: "http".into(),
+            ca: None,
             path: "/socket.io/".into(),
             auth: None,
             connect_timeout: None,

@@ -4,6 +4,7 @@
 
 mod checksum;
 mod duration;
+pub(crate) mod instant;
 mod key;
 mod message;
 mod names;

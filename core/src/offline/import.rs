@@ -42,6 +42,8 @@ pub(super) struct Taken {
     pub(super) messages: u64,
     pub(super) delayed: u64,
     pub(super) dead_letters: u64,
+    /// Realms, tokens, requests and the like.
+    pub(super) documents: u64,
     /// Messages of tyo-mq that had expired.
     pub(super) expired: u64,
     /// Rows of tyo-mq that are no messages of a queue.
@@ -66,6 +68,7 @@ impl Intake<'_> {
             Record::Entry(_) => self.taken.messages += 1,
             Record::Delayed(_) => self.taken.delayed += 1,
             Record::Letter(_) => self.taken.dead_letters += 1,
+            Record::Document(_) => self.taken.documents += 1,
             _ => {}
         }
         self.under_way.push((line, self.store.import(vec![record])));
@@ -206,6 +209,7 @@ pub(super) fn report(taken: &Taken, json: bool, streams: &mut Streams<'_>) -> Re
         messages,
         delayed,
         dead_letters,
+        documents,
         expired,
         history,
         unreadable,
@@ -214,6 +218,7 @@ pub(super) fn report(taken: &Taken, json: bool, streams: &mut Streams<'_>) -> Re
         "{messages} messages, {delayed} delayed, {dead_letters} dead letters, {queues} queues"
     ))?;
     for (count, what) in [
+        (documents, "realms, tokens, requests and the like"),
         (expired, "had expired and were left out"),
         (history, "were history of HTTP and were left out"),
         (unreadable, "could not be read and were left out"),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::clock::Timestamp;
 use crate::server::ServerConfig;
-use crate::store::{Durability, QueueKind, SharedStore};
+use crate::store::{Collection, Document, Durability, QueueKind, SharedStore};
 use crate::{Error, ErrorKind, Result};
 
 use super::{Streams, clock};
@@ -22,6 +22,8 @@ struct Stats {
     oldest: Option<f64>,
     delayed: u64,
     dead_letters: u64,
+    /// Realms, tokens, requests and the like, by what they are about.
+    documents: BTreeMap<&'static str, u64>,
     warnings: Vec<String>,
     figures: BTreeMap<&'static str, u64>,
     queues: Vec<Queue>,
@@ -62,6 +64,9 @@ pub(super) async fn tell(
     ))?;
     let (delayed, letters) = (stats.delayed, stats.dead_letters);
     streams.line(format_args!("{delayed} delayed, {letters} dead letters"))?;
+    for (name, count) in &stats.documents {
+        streams.line(format_args!("{count} {}", name.replace('_', " ")))?;
+    }
     for (name, figure) in &stats.figures {
         streams.line(format_args!("{name} {figure}"))?;
     }
@@ -81,6 +86,28 @@ pub(super) async fn tell(
         ))?;
     }
     Ok(())
+}
+
+/// How many documents there are, by collection; those that have none are left out.
+async fn count_documents(
+    store: &SharedStore,
+    now: Timestamp,
+) -> Result<BTreeMap<&'static str, u64>> {
+    let mut counts = BTreeMap::new();
+    for collection in Collection::ALL {
+        let mut after = None;
+        loop {
+            let page = store.documents(*collection, after, Document::MAX_PAGE, now);
+            let page = match page.await {
+                Err(error) if error.kind() == ErrorKind::StoreUnsupported => return Ok(counts),
+                page => page?,
+            };
+            let Some(last) = page.last() else { break };
+            *counts.entry(collection.as_str()).or_default() += page.len() as u64;
+            after = Some(last.key.clone());
+        }
+    }
+    Ok(counts)
 }
 
 async fn ask(store: &SharedStore, config: &ServerConfig) -> Result<Stats> {
@@ -125,6 +152,7 @@ async fn ask(store: &SharedStore, config: &ServerConfig) -> Result<Stats> {
         oldest: age(oldest),
         delayed: holding.delayed,
         dead_letters: holding.dead_letters,
+        documents: count_documents(store, now).await?,
         warnings: health.warnings,
         figures: health.figures.into_iter().collect(),
         queues,

@@ -19,7 +19,7 @@ use super::json;
 
 /// Most pieces of a message.
 const MAX_TOTAL: u64 = 4096;
-/// Most open transfers of a session.
+/// Most open transfers of a session, unless something else is said.
 const MAX_OPEN: usize = 16;
 /// Most bytes of all open transfers of a session.
 const MAX_HELD: usize = 64 * 1024 * 1024;
@@ -49,6 +49,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Assembler {
     max_bytes: usize,
+    max_open: usize,
     open: HashMap<Box<str>, Transfer>,
     ended: VecDeque<Ended>,
     held: usize,
@@ -123,10 +124,18 @@ impl Assembler {
     pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
+            max_open: MAX_OPEN,
             open: HashMap::new(),
             ended: VecDeque::new(),
             held: 0,
         }
+    }
+
+    /// As many transfers may be open; 16.
+    #[must_use]
+    pub fn with_open(mut self, max_open: usize) -> Self {
+        self.max_open = max_open;
+        self
     }
 
     /// Bytes held by open transfers; compare before and after a call to take or give back permits.
@@ -201,8 +210,9 @@ impl Assembler {
             .ok_or_else(|| dropped("index must be below total"))?;
         let data = chunk.data.ok_or_else(|| dropped("data must be a text"))?;
         if !self.open.contains_key(&*chunk.transfer) {
-            if self.open.len() == MAX_OPEN {
-                return Err(dropped("16 transfers are open already"));
+            if self.open.len() >= self.max_open {
+                let open = self.open.len();
+                return Err(dropped(format_args!("{open} transfers are open already")));
             }
             let transfer = Transfer {
                 total,

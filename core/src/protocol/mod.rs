@@ -6,7 +6,6 @@
 
 pub mod chunk;
 pub mod inbound;
-pub(crate) mod instant;
 pub(crate) mod json;
 pub mod names;
 pub mod outbound;

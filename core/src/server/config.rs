@@ -5,15 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
+use super::settings::Source;
 use crate::broker::BrokerConfig;
 use crate::clock::{Clock, SystemClock};
+use crate::limits::Limits;
 use crate::model::SubscriptionDefaults;
 #[cfg(feature = "redis")]
 use crate::store::RedisOptions;
 #[cfg(feature = "sqlite")]
 use crate::store::SqliteOptions;
 use crate::store::{Bounds, Store};
-use crate::transport;
+use crate::tls::{Pem, ServerTls};
+use crate::{Result, transport};
 
 /// The port of the existing clients.
 pub const DEFAULT_PORT: u16 = 17352;
@@ -49,8 +54,20 @@ pub struct ServerConfig {
     /// Where `restante.state.json` is, which says what store was set while the server ran and beats
     /// `storage` and `store` (P28); the working directory.
     pub data_dir: PathBuf,
+    /// What to secure connections by; none.
+    pub tls: Option<TlsFiles>,
+    /// How much is too much; see [`Limits::caps`].
+    pub limits: Arc<Limits>,
+    /// What stands under `auth`, as it is written.
+    pub auth: Option<Value>,
     /// Where time comes from; the machine's clock by default.
     pub clock: Arc<dyn Clock>,
+    /// `storage_options.force`, for a change of stores.
+    pub(super) force_storage: bool,
+    /// `storage_options.default_ttl`, if it was said.
+    pub(super) default_ttl_given: Option<Duration>,
+    /// What it was read from; `None`: made in a program.
+    pub(super) source: Option<Source>,
 }
 
 /// Where messages wait (P1).
@@ -78,6 +95,42 @@ impl Storage {
             #[cfg(feature = "redis")]
             Self::Redis(_) => "redis",
         }
+    }
+}
+
+/// A certificate with its chain, and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, then those that signed it.
+    pub cert: Pem,
+    /// Its private key.
+    pub key: Pem,
+}
+
+impl ServerConfig {
+    /// Reads certificate and key.
+    ///
+    /// # Errors
+    /// See [`ServerTls::new`].
+    pub(super) fn load_tls(&self) -> Result<Option<Arc<ServerTls>>> {
+        let Some(TlsFiles { cert, key }) = &self.tls else {
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(ServerTls::new(cert, key)?)))
+    }
+
+    /// Whether the settings file, and not the program, says which store there is.
+    pub fn is_store_of_settings(&self) -> bool {
+        let said = self.source.as_ref().and_then(Source::storage);
+        said.is_some_and(|said| !said.is_null())
+    }
+
+    /// Looks at what is read only when the server starts: certificate and key.
+    ///
+    /// # Errors
+    /// `config`, naming the option.
+    pub fn check(&self) -> Result<()> {
+        self.load_tls().map(drop)
     }
 }
 
@@ -112,7 +165,13 @@ impl Default for ServerConfig {
             storage: Storage::Memory,
             store: None,
             data_dir: PathBuf::new(),
+            tls: None,
+            limits: Arc::default(),
+            auth: None,
             clock: Arc::new(SystemClock::new()),
+            force_storage: false,
+            default_ttl_given: None,
+            source: None,
         }
     }
 }

@@ -49,7 +49,6 @@ impl Housekeeping {
     }
 
     /// Runs `task` there; nobody waits for it.
-    #[cfg(all(feature = "sqlite", feature = "redis"))]
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(task);
     }

@@ -11,9 +11,14 @@ mod housekeeping;
 mod mirror;
 mod options;
 mod persistence;
+mod reload;
+mod settings;
+mod stores;
+mod watch;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,18 +26,22 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 
 use crate::broker::{Broker, BrokerConfig};
-use crate::clock::Clock;
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::protocol::outbound;
-use crate::session::{Frames, Links, SessionConfig, Sessions};
-use crate::store::{Bounds, Durability, Purpose, SharedStore, Store as _, StoreHealth, SwapStore};
+use crate::session::{Frames, Links, Rules, SessionConfig, Sessions};
+use crate::store::{Bounds, Durability, Store as _, StoreHealth, SwapStore};
 use crate::transport::{self, Transport};
 use crate::{Error, ErrorKind, Result};
 
-pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage};
+pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage, TlsFiles};
 use housekeeping::Housekeeping;
-use persistence::{Applied, OnFallback, StateFile};
+use persistence::{Applied, StateFile};
 pub use persistence::{Persisted, Persistence, STATE_FILE};
+pub use reload::Reloaded;
+use reload::{Hot, Reloader};
+pub use settings::{Settings, parse_env_file, quote_env_value};
+use stores::{Opened, Stores};
 
 /// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.
 ///
@@ -49,19 +58,13 @@ pub use persistence::{Persisted, Persistence, STATE_FILE};
 /// ```
 pub struct Server {
     broker: Arc<Broker>,
-    store: Arc<SwapStore>,
-    /// The store in force; `None`: one made elsewhere.
-    storage: Arc<parking_lot::Mutex<Option<Storage>>>,
-    fallback: OnFallback,
-    state: StateFile,
+    stores: Arc<Stores>,
+    settings: Arc<Reloader>,
     warnings: Vec<String>,
-    bounds: Bounds,
-    store_timeout: Duration,
-    clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     links: Arc<Links>,
     transport: Transport,
-    housekeeping: Housekeeping,
+    housekeeping: Arc<Housekeeping>,
     closed: Mutex<Option<Result<()>>>,
 }
 
@@ -73,12 +76,16 @@ impl Server {
     /// [`SqliteStore::open`](crate::store::SqliteStore::open).
     pub async fn start(mut config: ServerConfig) -> Result<Self> {
         let state = StateFile::of(&config);
+        // Before anything is opened: a wrong file stops the start (P33).
+        config.check()?;
         let Applied {
             purpose,
             left,
             warning,
         } = state.apply(&mut config)?;
         let warnings = warning.into_iter().collect();
+        let otherwise = config.bounds.max_queued_per_realm;
+        apply_realm_bounds(&config.limits, &config.bounds, otherwise);
         let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
         let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
@@ -92,7 +99,7 @@ impl Server {
             frames.clone(),
             metrics.clone(),
         );
-        let housekeeping = Housekeeping::start()?;
+        let housekeeping = Arc::new(Housekeeping::start()?);
         let opening = broker.clone();
         let (place, noting) = (config.storage.place(), clock.clone());
         housekeeping
@@ -103,7 +110,8 @@ impl Server {
                 opening.open().await
             })
             .await?;
-        let (transport, links) = match Self::listen(&config, &broker, &clock) {
+        let rules = Rules::new(session_config(&config));
+        let (transport, links) = match Self::listen(&config, &broker, &rules, &metrics) {
             Ok(listening) => listening,
             Err(error) => {
                 let closing = broker.clone();
@@ -114,17 +122,35 @@ impl Server {
                 return Err(error);
             }
         };
+        if !transport.local_addr().ip().is_loopback() {
+            tracing::warn!(
+                "everybody who reaches {} may do everything: authentication is off",
+                transport.local_addr()
+            );
+        }
         let (storage, fallback) = opened.watch(&housekeeping, &broker, &store, &clock);
-        Ok(Self {
-            broker,
+        let stores = Arc::new(Stores {
+            broker: broker.clone(),
             store,
             storage,
             fallback,
             state,
-            warnings,
-            bounds: config.bounds,
+            bounds: config.bounds.clone(),
             store_timeout: config.broker.store_timeout,
             clock,
+            housekeeping: housekeeping.clone(),
+        });
+        let hot = Hot {
+            rules,
+            doors: transport.doors().clone(),
+            tls: transport.tls().clone(),
+        };
+        let settings = Reloader::start(stores.clone(), hot, &metrics, &mut config);
+        Ok(Self {
+            broker,
+            stores,
+            settings,
+            warnings,
             metrics,
             links,
             transport,
@@ -136,28 +162,19 @@ impl Server {
     fn listen(
         config: &ServerConfig,
         broker: &Arc<Broker>,
-        clock: &Arc<dyn Clock>,
+        rules: &Arc<Rules>,
+        metrics: &Arc<Metrics>,
     ) -> Result<(Transport, Arc<Links>)> {
         let listener = transport::bind(config.host.as_deref(), config.port)?;
-        let sessions = Sessions::new(
-            broker.clone(),
-            clock.clone(),
-            SessionConfig {
-                defaults: config.defaults,
-                allow_anonymous: config.allow_anonymous,
-                strict_from: config.strict_from,
-                max_message_bytes: config.transport.max_message_bytes,
-            },
-        );
+        let clock = config.clock.clone();
+        let sessions = Sessions::new(broker.clone(), clock.clone(), rules.clone(), metrics);
         let links = sessions.links().clone();
         let services: Vec<(String, Arc<dyn transport::Service>)> = vec![("/".to_owned(), sessions)];
-        let transport = Transport::start(
-            listener,
-            config.transport.clone(),
-            services,
-            transport::refuse_all(),
-            clock.clone(),
-        )?;
+        let mut transport = config.transport.clone();
+        transport.doors = doors(config);
+        transport.tls = config.load_tls()?;
+        let fallback = transport::refuse_all();
+        let transport = Transport::start(listener, transport, services, fallback, clock)?;
         Ok((transport, links))
     }
 
@@ -183,15 +200,12 @@ impl Server {
 
     /// How the store is doing (P27).
     pub fn store_health(&self) -> StoreHealth {
-        let mut health = self.store.health();
-        self.fallback.show(&mut health);
-        health
+        self.stores.health()
     }
 
     /// How long ago the oldest message that waits was produced, as far as they have been counted.
     pub fn oldest_waiting(&self) -> Option<Duration> {
-        let oldest = self.store.health().holding?.oldest?;
-        Some(self.clock.now().since(oldest))
+        self.stores.oldest_waiting()
     }
 
     /// What an operator should know of how it started, one sentence each.
@@ -201,9 +215,7 @@ impl Server {
 
     /// The name of the store in force, and what its yes survives (P1).
     pub fn storage(&self) -> (&'static str, Durability) {
-        let storage = self.storage.lock();
-        let name = storage.as_ref().map_or("custom", Storage::name);
-        (name, self.store.durability())
+        self.stores.in_force()
     }
 
     /// Lets another store take the place of the one in force, with everything that waits, while
@@ -215,60 +227,31 @@ impl Server {
     /// `force`; what opening the new store says; `store_unavailable` if a change is under way
     /// already; `store_locked` if other brokers use the store in force. Nothing has changed then.
     pub async fn set_persistence(&self, wish: Persistence) -> Result<Persisted> {
-        if self.store.others() > 0 {
-            let text = "other brokers use the store; stop them before it is changed";
-            return Err(Error::new(ErrorKind::StoreLocked, text));
-        }
-        if self.fallback.is_on() {
-            let why = "the server is on its fallback until Redis is back; change the store then";
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-        let left = self.storage.lock().clone().unwrap_or_default();
-        if wish.storage.is_same_redis(&left) {
-            let why = format!("messages wait in {} already", left.place());
-            return Err(Error::new(ErrorKind::StoreLocked, why));
-        }
-        let bounds = self.bounds.clone();
-        let opening = wish
-            .storage
-            .open(Purpose::TakeCopy, bounds, self.store_timeout, &self.clock);
-        let new = opening.await?;
-        let durability = new.durability();
-        if let Err(error) = wish.check(self.store.durability(), durability) {
-            let _ = new.close().await;
-            return Err(error);
-        }
-        let (store, state) = (self.store.clone(), self.state.clone());
-        let place = wish.storage.place();
-        let (name, storage) = (wish.storage.name(), wish.storage.clone());
-        let (force, default_ttl) = (wish.force, wish.default_ttl);
-        // There, so that it comes to its end whoever asked.
-        let swapped = self.housekeeping.run(async move {
-            let commit = move || state.write(&wish, &left);
-            store.swap_to(new, force, &place, commit).await
-        });
-        let copied = swapped.await?;
-        let before = self.storage.lock().replace(storage);
-        #[cfg(all(feature = "sqlite", feature = "redis"))]
-        if before.is_none_or(|before| before.fallback().is_none()) {
-            // Else it goes on by itself.
-            keep_mirror(&self.housekeeping, &self.broker, &self.storage, &self.clock);
-        }
-        self.broker.set_number();
-        if let Some(ttl) = default_ttl {
-            self.broker.set_default_ttl(ttl);
-        }
-        tracing::info!(
-            storage = name,
-            messages = copied.messages,
-            pause = ?copied.pause,
-            "the store has been changed"
-        );
-        Ok(Persisted {
-            storage: name,
-            durability,
-            copied,
-        })
+        self.stores.change(wish, self.settings.written()).await
+    }
+
+    /// Reads the settings file again and lets what has changed count, all of it or nothing (P33). What
+    /// cannot change while the server runs is named in the answer.
+    ///
+    /// # Errors
+    /// `config` if there is no settings file, or by the path of a wrong value; what a change of the
+    /// store says. Everything is as before then.
+    pub async fn reload_settings(&self) -> Result<Reloaded> {
+        self.settings.reload().await
+    }
+
+    /// Lets another settings file take the place of the one before, or of none, as
+    /// [`Server::reload_settings`] does.
+    ///
+    /// # Errors
+    /// As [`Server::reload_settings`]; the file before stays the one then.
+    pub async fn load_settings(&self, path: impl AsRef<Path>) -> Result<Reloaded> {
+        self.settings.load(path.as_ref()).await
+    }
+
+    /// What the last reading of the settings file has failed by; `None` once one has succeeded.
+    pub fn settings_error(&self) -> Option<Error> {
+        self.settings.error()
     }
 
     /// Writes a copy of the store as of one moment to a new file, while work goes on.
@@ -277,7 +260,7 @@ impl Server {
     /// `store_unsupported` if the store is no file; `config` if the path exists or cannot be
     /// written.
     pub async fn backup(&self, path: impl Into<PathBuf>) -> Result<()> {
-        self.store.backup(path.into()).await
+        self.stores.store.backup(path.into()).await
     }
 
     /// Sends an event to the session with this socket id, or to all: beside the broker, to whatever
@@ -316,6 +299,7 @@ impl Server {
     }
 
     async fn shut_down(&self, timeout: Duration) -> Result<()> {
+        self.settings.stop();
         let broker = self.broker.clone();
         let outcome = self
             .housekeeping
@@ -323,7 +307,7 @@ impl Server {
             .await;
         #[cfg(all(feature = "sqlite", feature = "redis"))]
         {
-            let (broker, storage) = (self.broker.clone(), self.storage.clone());
+            let (broker, storage) = (self.broker.clone(), self.stores.storage.clone());
             let noting = async move { mirror::finish(&broker, &storage).await };
             let _ = self.housekeeping.run(noting).await;
         }
@@ -331,85 +315,6 @@ impl Server {
         self.housekeeping.stop();
         outcome
     }
-}
-
-/// A store as it was opened.
-struct Opened {
-    store: SharedStore,
-    storage: Option<Storage>,
-    #[cfg(all(feature = "sqlite", feature = "redis"))]
-    fallback: Option<fallback::Fallback>,
-}
-
-impl Opened {
-    async fn open(config: &ServerConfig, purpose: Purpose) -> Result<Self> {
-        if let Some(store) = &config.store {
-            return Ok(Self::of(store.clone(), None));
-        }
-        #[cfg(all(feature = "sqlite", feature = "redis"))]
-        if let Storage::Redis(redis) = &config.storage
-            && let Some(path) = &redis.fallback
-        {
-            let (store, fallback) = fallback::open(config, redis, path, purpose).await?;
-            let storage = match &fallback {
-                Some(_) => fallback::Fallback::storage(path),
-                None => config.storage.clone(),
-            };
-            return Ok(Self {
-                fallback,
-                ..Self::of(store, Some(storage))
-            });
-        }
-        let bounds = config.bounds.clone();
-        let timeout = config.broker.store_timeout;
-        let opening = config.storage.open(purpose, bounds, timeout, &config.clock);
-        Ok(Self::of(opening.await?, Some(config.storage.clone())))
-    }
-
-    /// Where messages wait, from when on a fallback comes back by itself.
-    fn watch(
-        self,
-        housekeeping: &Housekeeping,
-        broker: &Arc<Broker>,
-        store: &Arc<SwapStore>,
-        clock: &Arc<dyn Clock>,
-    ) -> (Arc<parking_lot::Mutex<Option<Storage>>>, OnFallback) {
-        let storage = Arc::new(parking_lot::Mutex::new(self.storage));
-        #[cfg(all(feature = "sqlite", feature = "redis"))]
-        if let Some(fallback) = self.fallback {
-            let flag = fallback.flag();
-            let broker = Arc::downgrade(broker);
-            housekeeping.spawn(fallback.watch(broker, store.clone(), storage.clone()));
-            return (storage, flag);
-        }
-        let _ = store;
-        keep_mirror(housekeeping, broker, &storage, clock);
-        (storage, OnFallback::default())
-    }
-
-    fn of(store: SharedStore, storage: Option<Storage>) -> Self {
-        Self {
-            store,
-            storage,
-            #[cfg(all(feature = "sqlite", feature = "redis"))]
-            fallback: None,
-        }
-    }
-}
-
-/// Notes beside a fallback what Redis remembers, from now on, if messages wait in one that has any.
-fn keep_mirror(
-    housekeeping: &Housekeeping,
-    broker: &Arc<Broker>,
-    storage: &Arc<parking_lot::Mutex<Option<Storage>>>,
-    clock: &Arc<dyn Clock>,
-) {
-    #[cfg(all(feature = "sqlite", feature = "redis"))]
-    if mirror::wanted(storage).is_some() {
-        let (broker, storage) = (Arc::downgrade(broker), storage.clone());
-        housekeeping.spawn(mirror::keep(broker, storage, clock.clone()));
-    }
-    let _ = (housekeeping, broker, storage, clock);
 }
 
 /// An event that [`Server::emit`] sends.
@@ -439,6 +344,42 @@ fn broker_config(config: &ServerConfig) -> BrokerConfig {
     };
     broker.sweep_interval = broker.sweep_interval.min(idle.interval).max(SHORTEST_SWEEP);
     broker
+}
+
+/// Messages that may wait in realms: each by its own limit, else by that of all.
+fn apply_realm_bounds(limits: &Limits, bounds: &Bounds, otherwise: Option<u64>) {
+    if !limits.enabled {
+        return bounds.realms.set(otherwise, HashMap::new());
+    }
+    let own = limits.realms.iter().filter_map(|(realm, caps)| {
+        caps.max_queued_per_realm?;
+        Some((realm.clone(), caps.queued()))
+    });
+    let base = match limits.base.max_queued_per_realm {
+        Some(_) => limits.base.queued(),
+        None => otherwise,
+    };
+    bounds.realms.set(base, own.collect());
+}
+
+/// What sessions go by.
+fn session_config(config: &ServerConfig) -> SessionConfig {
+    SessionConfig {
+        defaults: config.defaults,
+        allow_anonymous: config.allow_anonymous,
+        strict_from: config.strict_from,
+        max_message_bytes: config.transport.max_message_bytes,
+        limits: config.limits.clone(),
+        is_auth_on: false,
+    }
+}
+
+/// Who may come in.
+fn doors(config: &ServerConfig) -> transport::Doors {
+    transport::Doors {
+        trust_proxy: config.limits.trust_proxy.clone(),
+        ..config.transport.doors.clone()
+    }
 }
 
 /// However short an interval is asked for.

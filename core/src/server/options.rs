@@ -3,49 +3,61 @@
 //! The Node API and the command line share this reading, so that a rule stands once. A wrong value
 //! stops the start and names the option (P14, P33); an unknown name is a warning. Knows no file.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::config::{IdleEviction, ServerConfig};
+use super::config::{IdleEviction, ServerConfig, TlsFiles};
 use super::persistence::Persistence;
-use crate::model::{duration_from_number, duration_from_text};
+use super::settings::Settings;
 use crate::store::Overflow;
+use crate::tls::Pem;
 use crate::transport::Cors;
 use crate::{Error, ErrorKind, Result};
 
+use reader::wrong;
+pub(super) use reader::{Options, camel};
+use storage::Chosen;
+
 /// Parts of later versions: asking for one must not pass in silence.
 const LATER: &[&str] = &[
-    "auth",
     "auth_store",
     "cluster",
     "http_api",
     "http_publish",
-    "limits",
     "namespaces",
     "remote",
-    "tls",
 ];
 
 impl ServerConfig {
-    /// Reads an options object over the defaults. Answers warnings beside the config, one sentence each.
+    /// Reads an options object over the defaults, with the settings file and the overrides that it
+    /// names. Answers warnings beside the config, one sentence each.
     ///
     /// # Errors
     /// `config` for a wrong value, naming the option; `unsupported` for parts this version does not have.
     pub fn from_options(json: &str) -> Result<(Self, Vec<String>)> {
-        let mut options = Options::read(json)?;
+        Settings::from_options(json)?.read()
+    }
+
+    /// Reads options alone.
+    pub(super) fn from_map(members: Map<String, Value>) -> Result<(Self, Vec<String>)> {
+        let mut options = Options::of(members, "");
         let mut config = Self::default();
         options.refuse_later()?;
+        config.auth = options.auth()?;
         options.network(&mut config)?;
         options.sizes(&mut config)?;
         options.delivery(&mut config)?;
         options.queues(&mut config)?;
-        let (storage, default_ttl) = options.storage()?;
-        config.storage = storage;
-        if let Some(ttl) = default_ttl {
+        let chosen = options.storage()?;
+        config.storage = chosen.storage;
+        config.force_storage = chosen.force;
+        config.default_ttl_given = chosen.default_ttl;
+        if let Some(ttl) = chosen.default_ttl {
             config.broker.default_ttl = ttl;
         }
+        config.limits = Arc::new(options.limits()?);
+        config.tls = options.tls()?;
         if let Some(folder) = options.text(&["data_dir"])? {
             config.data_dir = folder.into();
         }
@@ -64,11 +76,16 @@ impl Persistence {
         if options.get(&["storage", "store"]).is_none() {
             return Err(wrong("storage", "given"));
         }
-        let (storage, default_ttl) = options.storage()?;
+        let Chosen {
+            storage,
+            default_ttl,
+            ..
+        } = options.storage()?;
         let mut force = false;
         options.flag(&["force"], &mut force)?;
         // What the state file says besides.
         options.get(&["moved_from"]);
+        options.get(&["settings_file"]);
         options.warn_unknown();
         let wish = Self {
             storage,
@@ -79,108 +96,7 @@ impl Persistence {
     }
 }
 
-struct Options {
-    members: Map<String, Value>,
-    known: BTreeSet<String>,
-    warnings: Vec<String>,
-}
-
-fn wrong(option: &str, wanted: &str) -> Error {
-    Error::new(
-        ErrorKind::Config,
-        format!("option {option} must be {wanted}"),
-    )
-}
-
-fn camel(name: &str) -> String {
-    let mut parts = name.split('_');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |mut text, part| {
-        let mut chars = part.chars();
-        text.extend(chars.next().map(|c| c.to_ascii_uppercase()));
-        text.push_str(chars.as_str());
-        text
-    })
-}
-
 impl Options {
-    fn read(json: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(json)
-            .map_err(|error| wrong("options", &format!("an object ({error})")))?;
-        let Value::Object(members) = value else {
-            return Err(wrong("options", "an object"));
-        };
-        Ok(Self {
-            members,
-            known: BTreeSet::new(),
-            warnings: Vec::new(),
-        })
-    }
-
-    /// The value of an option under any of its names; null is absent.
-    fn get(&mut self, names: &[&str]) -> Option<Value> {
-        let mut found = None;
-        for name in names {
-            for spelling in [(*name).to_owned(), camel(name)] {
-                let value = self.members.get(&spelling).filter(|value| !value.is_null());
-                found = found.or_else(|| value.cloned());
-                self.known.insert(spelling);
-            }
-        }
-        found
-    }
-
-    fn duration(&mut self, names: &[&str], into: &mut Duration) -> Result<()> {
-        if let Some(value) = self.get(names) {
-            *into = duration(names[0], &value)?;
-        }
-        Ok(())
-    }
-
-    /// Socket.IO's own options and a few others are milliseconds (P14).
-    fn millis(&mut self, names: &[&str], into: &mut Duration) -> Result<()> {
-        if let Some(value) = self.get(names) {
-            let millis = value.as_u64().filter(|millis| *millis > 0);
-            let millis = millis.ok_or_else(|| wrong(names[0], "a whole number of milliseconds"))?;
-            *into = Duration::from_millis(millis);
-        }
-        Ok(())
-    }
-
-    fn number(&mut self, names: &[&str], least: u64) -> Result<Option<u64>> {
-        let Some(value) = self.get(names) else {
-            return Ok(None);
-        };
-        let number = value.as_u64().filter(|number| *number >= least);
-        number
-            .map(Some)
-            .ok_or_else(|| wrong(names[0], &format!("a whole number from {least}")))
-    }
-
-    fn size(&mut self, names: &[&str], least: u64, into: &mut usize) -> Result<()> {
-        if let Some(number) = self.number(names, least)? {
-            *into = usize::try_from(number).unwrap_or(usize::MAX);
-        }
-        Ok(())
-    }
-
-    fn flag(&mut self, names: &[&str], into: &mut bool) -> Result<()> {
-        if let Some(value) = self.get(names) {
-            *into = value
-                .as_bool()
-                .ok_or_else(|| wrong(names[0], "true or false"))?;
-        }
-        Ok(())
-    }
-
-    fn text(&mut self, names: &[&str]) -> Result<Option<String>> {
-        match self.get(names) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(wrong(names[0], "a text")),
-        }
-    }
-
     fn refuse_later(&mut self) -> Result<()> {
         for name in LATER {
             let Some(value) = self.get(&[name]) else {
@@ -195,6 +111,51 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// What stands under `auth`, for the room that reads it. Nobody does yet, so nothing that asks for
+    /// protection may pass in silence.
+    fn auth(&mut self) -> Result<Option<Value>> {
+        let Some(value) = self.get(&["auth"]) else {
+            return Ok(None);
+        };
+        let asks = |(name, value): (&String, &Value)| match name.as_str() {
+            "enabled" => *value == Value::Bool(true),
+            "realms" => false,
+            _ => !value.is_null(),
+        };
+        let is_off = match &value {
+            Value::Object(members) => !members.iter().any(asks),
+            Value::Bool(is_on) => !is_on,
+            _ => return Err(self.wrong("auth", "an object")),
+        };
+        if is_off {
+            return Ok(Some(value));
+        }
+        let message = "option auth: this version does not have it yet";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    fn tls(&mut self) -> Result<Option<TlsFiles>> {
+        if self.get(&["tls"]) == Some(Value::Bool(false)) {
+            return Ok(None);
+        }
+        let Some(mut inner) = self.object(&["tls"])? else {
+            return Ok(None);
+        };
+        let mut pem = |name: &str| -> Result<Option<Pem>> {
+            let text = inner.text(&[name])?.filter(|text| !text.is_empty());
+            Ok(text.map(|text| Pem::from(text.as_str())))
+        };
+        let (cert, key) = (pem("cert")?, pem("key")?);
+        let files = match (cert, key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
+            (None, Some(_)) => return Err(inner.wrong("cert", "given beside tls.key")),
+            (Some(_), None) => return Err(inner.wrong("key", "given beside tls.cert")),
+        };
+        self.absorb(inner);
+        Ok(files)
     }
 
     fn network(&mut self, config: &mut ServerConfig) -> Result<()> {
@@ -229,7 +190,7 @@ impl Options {
             }
         }
         if let Some(value) = self.get(&["cors"]) {
-            transport.cors = cors(&value)?;
+            transport.doors.cors = cors(&value)?;
         }
         for (name, note) in [
             ("perMessageDeflate", "messages are not compressed"),
@@ -321,26 +282,6 @@ impl Options {
         self.size(&["dlq_max_per_realm"], 0, &mut bounds.dlq_max_per_realm)?;
         self.duration(&["dlq_ttl"], &mut bounds.dlq_ttl)
     }
-
-    fn warn_unknown(&mut self) {
-        for name in self
-            .members
-            .keys()
-            .filter(|name| !self.known.contains(*name))
-        {
-            self.warnings
-                .push(format!("option {name} is unknown and ignored"));
-        }
-    }
-}
-
-fn duration(option: &str, value: &Value) -> Result<Duration> {
-    let read = match value {
-        Value::Number(number) => duration_from_number(option, number.as_f64().unwrap_or(-1.0)),
-        Value::String(text) => duration_from_text(option, text),
-        _ => duration_from_text(option, ""),
-    };
-    read.map_err(|error| Error::new(ErrorKind::Config, format!("option {}", error.message())))
 }
 
 /// `true` or `"*"`: every origin; a text, a list, or Socket.IO's object of them.
@@ -392,17 +333,15 @@ fn idle_eviction(value: &Value, mut into: IdleEviction) -> Result<IdleEviction> 
     let Value::Object(members) = value else {
         return Err(wrong("idle_eviction", "an object or false"));
     };
-    let mut inner = Options {
-        members: members.clone(),
-        known: BTreeSet::new(),
-        warnings: Vec::new(),
-    };
+    let mut inner = Options::of(members.clone(), "idle_eviction.");
     inner.flag(&["enabled"], &mut into.enabled)?;
     inner.millis(&["ttl_ms"], &mut into.ttl)?;
     inner.millis(&["interval_ms"], &mut into.interval)?;
     Ok(into)
 }
 
+mod limits;
+mod reader;
 mod storage;
 #[cfg(test)]
 mod tests;

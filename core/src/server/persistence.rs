@@ -22,6 +22,7 @@ use crate::store::{SqliteOptions, SqliteStore, Synchronous};
 use crate::{Error, ErrorKind, Result};
 
 use super::config::{ServerConfig, Storage};
+use super::settings::Source;
 
 /// The name of the state file in the data directory.
 pub const STATE_FILE: &str = "restante.state.json";
@@ -112,7 +113,7 @@ impl Storage {
     }
 
     /// In words, with what its yes depends on.
-    fn told(&self) -> String {
+    pub(super) fn told(&self) -> String {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(options) if options.synchronous == Synchronous::Normal => {
@@ -222,9 +223,9 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 impl Persistence {
-    /// In the words of the server's options, with the store that was left; paths are absolute, for the
-    /// next start may be elsewhere.
-    fn to_options(&self, left: &Storage) -> String {
+    /// In the words of the server's options, with the store that was left, and what the settings file
+    /// said of the store meanwhile; paths are absolute, for the next start may be elsewhere.
+    fn to_options(&self, left: &Storage, file: Option<Value>) -> String {
         let mut state = self.storage.to_options();
         if let (Some(ttl), Some(options)) =
             (self.default_ttl, state["storage_options"].as_object_mut())
@@ -233,6 +234,9 @@ impl Persistence {
         }
         if left.place() != Storage::Memory.place() && left.has_address() {
             state["moved_from"] = left.to_options();
+        }
+        if let Some(file) = file {
+            state["settings_file"] = file;
         }
         format!("{state:#}\n")
     }
@@ -281,6 +285,14 @@ pub(super) struct Applied {
     pub(super) warning: Option<String>,
 }
 
+/// What the state file says.
+struct State {
+    wish: Persistence,
+    left: Option<Storage>,
+    /// What the settings file said of the store when this was written; `None`: there was none.
+    file: Option<Value>,
+}
+
 /// The state file.
 #[derive(Debug, Clone)]
 pub(super) struct StateFile(PathBuf);
@@ -299,7 +311,7 @@ impl StateFile {
     ///
     /// # Errors
     /// `config` for a file that cannot be read, or that names a database that is not there.
-    fn read(&self) -> Result<Option<(Persistence, Option<Storage>)>> {
+    fn read(&self) -> Result<Option<State>> {
         let text = match fs::read_to_string(&self.0) {
             Ok(text) => text,
             Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
@@ -307,6 +319,17 @@ impl StateFile {
         };
         let (wish, _) = Persistence::from_options(&text)
             .map_err(|error| self.failed("cannot be read", error))?;
+        let state: Value = serde_json::from_str(&text).unwrap_or_default();
+        let left = state.get("moved_from").map(Value::to_string);
+        let left = left.and_then(|left| Persistence::from_options(&left).ok());
+        Ok(Some(State {
+            wish,
+            left: left.map(|(left, _)| left.storage),
+            file: state.get("settings_file").cloned(),
+        }))
+    }
+
+    fn check_path(&self, wish: &Persistence) -> Result<()> {
         if let Some(path) = wish.storage.path().filter(|path| !path.exists()) {
             let why = format!(
                 "{} is not there; bring it back, or delete the state file to start with what is \
@@ -315,15 +338,17 @@ impl StateFile {
             );
             return Err(self.failed("names a database", why));
         }
-        let state: Value = serde_json::from_str(&text).unwrap_or_default();
-        let left = state.get("moved_from").map(Value::to_string);
-        let left = left.and_then(|left| Persistence::from_options(&left).ok());
-        Ok(Some((wish, left.map(|(left, _)| left.storage))))
+        Ok(())
     }
 
     /// Remembers a choice: either all of it is on the disk then, or nothing has changed.
-    pub(super) fn write(&self, wish: &Persistence, left: &Storage) -> Result<()> {
-        let text = wish.to_options(left);
+    pub(super) fn write(
+        &self,
+        wish: &Persistence,
+        left: &Storage,
+        file: Option<Value>,
+    ) -> Result<()> {
+        let text = wish.to_options(left, file);
         let mut part = self.0.clone().into_os_string();
         part.push(".part");
         let written = (|| {
@@ -348,15 +373,41 @@ impl StateFile {
         written.map_err(|error: std::io::Error| self.failed("cannot be written", error))
     }
 
-    /// Lets what was chosen last stand in the place of what is configured.
+    /// The settings file names another store than when this one was chosen: the later word counts.
+    fn overruled(&self, chosen: &Storage, configured: &Storage) -> Option<String> {
+        let (chosen, configured) = (chosen.told(), configured.told());
+        if chosen == configured {
+            return None;
+        }
+        let warning = format!(
+            "the store is {configured}, as the settings file says since it was edited, and not \
+             {chosen}, as {} says: what waits there stays there",
+            self.0.display()
+        );
+        tracing::warn!("{warning}");
+        Some(warning)
+    }
+
+    /// Lets what was chosen last stand in the place of what is configured, unless the settings file
+    /// was edited since.
     pub(super) fn apply(&self, config: &mut ServerConfig) -> Result<Applied> {
-        let Some((wish, left)) = self.read()? else {
-            return Ok(Applied {
-                purpose: Purpose::Lead,
-                left: None,
-                warning: None,
-            });
+        let as_configured = |warning| Applied {
+            purpose: Purpose::Lead,
+            left: None,
+            warning,
         };
+        let Some(State { wish, left, file }) = self.read()? else {
+            return Ok(as_configured(None));
+        };
+        let now = config.source.as_ref().and_then(Source::storage);
+        if let (Some(then), Some(now)) = (&file, &now)
+            && then != now
+            && !now.is_null()
+        {
+            let warning = self.overruled(&wish.storage, &config.storage);
+            return Ok(as_configured(warning));
+        }
+        self.check_path(&wish)?;
         let configured = match &config.store {
             Some(_) => "a store of its own".to_owned(),
             None => config.storage.told(),

@@ -7,6 +7,12 @@ use crate::{Error, ErrorKind};
 
 use super::Session;
 
+/// Bytes of an event, for rates.
+pub(super) fn size(event: &Event<'_>) -> usize {
+    let attachments = event.attachments.iter().map(|bytes| bytes.len());
+    event.args.len() + attachments.sum::<usize>()
+}
+
 impl Session {
     pub(super) fn dispatch(&mut self, event: &Event<'_>) {
         if event.attachments.is_empty() && self.produce_again(event) {
@@ -22,19 +28,19 @@ impl Session {
                         .get_or_insert_default()
                         .learn(event.args, produce);
                 }
-                self.act(verb, event.reply);
+                self.act(verb, event.reply, size(event));
             }
             Err(refused) => self.refuse(&refused, event.reply),
         }
     }
 
-    fn act(&mut self, verb: Inbound<'_>, reply: Option<u64>) {
+    fn act(&mut self, verb: Inbound<'_>, reply: Option<u64>, size: usize) {
         match verb {
-            Inbound::Produce(produce) => self.produce(&produce, reply),
+            Inbound::Produce(produce) => self.produce(&produce, reply, size),
             Inbound::Ack(ack) => self.ack(&ack, reply),
             Inbound::Nack(nack) => self.nack(&nack, reply),
             Inbound::Working(working) => self.working(&working, reply),
-            Inbound::ProduceChunk(chunk) => self.produce_chunk(&chunk, reply),
+            Inbound::ProduceChunk(chunk) => self.produce_chunk(&chunk, reply, size),
             Inbound::Consumer(consumer) => self.consumer(consumer, reply),
             Inbound::Producer(producer) => self.producer(producer, reply),
             Inbound::Subscribe(subscribe) => self.identity.subscribe(*subscribe, reply),

@@ -15,14 +15,16 @@ use parking_lot::Mutex;
 use crate::broker::{
     Answer, Broker, ConsumerHello, Member, ProducerHello, SubscribeRequest, UnsubscribeRequest,
 };
+use crate::limits::{Caps, Exceeded, RealmUse};
 use crate::model::is_anonymous;
 use crate::protocol::inbound::{Consumer, Producer, Subscribe, Target, Unsubscribe};
 use crate::protocol::outbound;
 use crate::transport::Link;
 use crate::{Error, ErrorKind, Result, broker};
 
-use super::Session;
+use super::limited::Limited;
 use super::replies::Replies;
+use super::{Rules, Session};
 
 /// Verbs held back behind one that waits for its name; the client is not read meanwhile if there are more.
 const MAX_HELD: usize = 4_096;
@@ -33,7 +35,45 @@ pub(super) struct Identity {
     member: Arc<Member>,
     link: Link,
     replies: Arc<Replies>,
+    quota: Quota,
     line: Mutex<Line>,
+}
+
+/// How many names and subscriptions a session may have, and has.
+pub(super) struct Quota {
+    rules: Arc<Rules>,
+    used: Mutex<RealmUse>,
+    limited: Arc<Limited>,
+}
+
+impl Quota {
+    pub(super) fn new(rules: Arc<Rules>, used: RealmUse, limited: Arc<Limited>) -> Self {
+        Self {
+            rules,
+            used: Mutex::new(used),
+            limited,
+        }
+    }
+
+    /// Whether there is room for what `ask` asks for; if not, the client is told.
+    fn has_room(
+        &self,
+        member: &Member,
+        reply: Option<u64>,
+        ask: impl FnOnce(&RealmUse, &Caps) -> Result<(), Exceeded>,
+    ) -> bool {
+        let caps = self.rules.load().caps(member.realm());
+        let asked = ask(&self.used.lock(), &caps);
+        asked
+            .map_err(|exceeded| self.limited.refuse(exceeded, reply, true))
+            .is_ok()
+    }
+
+    /// Counts anew.
+    fn count(&self, member: &Member) {
+        let (names, subscriptions) = (member.registrations(), member.subscriptions());
+        self.used.lock().set(names, subscriptions);
+    }
 }
 
 #[derive(Default)]
@@ -74,6 +114,9 @@ impl Session {
             self.refuse_anonymous(reply);
             return;
         }
+        if !self.member.is_producer(producer.name.as_str()) && !self.identity.may_register(reply) {
+            return;
+        }
         self.remember_producer(producer.name.as_str());
         let hello = ProducerHello {
             name: producer.name,
@@ -81,7 +124,9 @@ impl Session {
             default_ttl: producer.default_ttl,
             instance: producer.instance.map(Arc::from),
         };
-        match self.broker.producer(&self.member, hello) {
+        let registered = self.broker.producer(&self.member, hello);
+        self.identity.count();
+        match registered {
             Ok(()) => self.identity.registered(reply),
             Err(error) => self.fail(&error, reply),
         }
@@ -106,12 +151,14 @@ impl Identity {
         member: Arc<Member>,
         link: Link,
         replies: Arc<Replies>,
+        quota: Quota,
     ) -> Arc<Self> {
         Arc::new(Self {
             broker,
             member,
             link,
             replies,
+            quota,
             line: Mutex::default(),
         })
     }
@@ -133,6 +180,21 @@ impl Identity {
         let mut line = self.line.lock();
         line.has_ended = true;
         line.held.clear();
+        drop(line);
+        self.quota.used.lock().set(0, 0);
+    }
+
+    /// Whether the session may have one more name; if not, the client is told.
+    fn may_register(&self, reply: Option<u64>) -> bool {
+        self.quota
+            .has_room(&self.member, reply, RealmUse::may_register)
+    }
+
+    /// Counts what the session holds.
+    fn count(&self) {
+        if !self.line.lock().has_ended {
+            self.quota.count(&self.member);
+        }
     }
 
     fn take(self: &Arc<Self>, verb: Held) {
@@ -186,6 +248,10 @@ impl Identity {
     fn run(self: &Arc<Self>, verb: Held) -> Option<Waiting> {
         match verb {
             Held::Consumer(hello, reply) => {
+                let is_held = self.member.is_consumer(hello.name.as_str());
+                if !is_held && !self.may_register(reply) {
+                    return None;
+                }
                 let claim = self.broker.consumer(&self.member, hello);
                 self.decide(claim, move |identity, outcome| match outcome {
                     Ok(()) => identity.registered(reply),
@@ -209,6 +275,7 @@ impl Identity {
         match poll_once(&mut claim) {
             Poll::Ready(outcome) => {
                 then(self, outcome);
+                self.count();
                 None
             }
             Poll::Pending => {
@@ -216,6 +283,7 @@ impl Identity {
                 Some(Box::pin(async move {
                     let outcome = claim.await;
                     then(&identity, outcome);
+                    identity.count();
                 }))
             }
         }
@@ -259,6 +327,9 @@ impl Identity {
             owner: None,
             filter: None,
         };
+        if !self.may_subscribe(&request, reply) {
+            return None;
+        }
         let claim = self.broker.subscriber(&self.member, &request);
         self.decide(claim, move |identity, outcome| match outcome {
             Ok(()) => identity.subscribe_named(request, never_matches, reply),
@@ -267,6 +338,16 @@ impl Identity {
             }
             Err(error) => fail(&identity.replies, &error, reply),
         })
+    }
+
+    fn may_subscribe(&self, request: &SubscribeRequest, reply: Option<u64>) -> bool {
+        let (member, name) = (&self.member, &request.consumer);
+        if !member.is_consumer(name.as_str()) && !self.may_register(reply) {
+            return false;
+        }
+        // Again is free.
+        member.has_subscription(&request.key, name)
+            || self.quota.has_room(member, reply, RealmUse::may_subscribe)
     }
 
     fn subscribe_named(&self, request: SubscribeRequest, never_matches: bool, reply: Option<u64>) {
@@ -292,19 +373,18 @@ impl Identity {
             detach: unsubscribe.detach,
         };
         let replies = self.replies.clone();
-        finish(
-            self.broker.unsubscribe(&self.member, request),
-            move |outcome| match outcome {
-                Ok(done) => {
-                    if let Some(id) = reply {
-                        replies.push(|out| {
-                            outbound::unsubscribed(out, id, u64::from(done.removed), done.left)
-                        });
-                    }
+        let done = self.broker.unsubscribe(&self.member, request);
+        self.count();
+        finish(done, move |outcome| match outcome {
+            Ok(done) => {
+                if let Some(id) = reply {
+                    replies.push(|out| {
+                        outbound::unsubscribed(out, id, u64::from(done.removed), done.left)
+                    });
                 }
-                Err(error) => fail(&replies, &error, reply),
-            },
-        );
+            }
+            Err(error) => fail(&replies, &error, reply),
+        });
     }
 }
 

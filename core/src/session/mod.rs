@@ -7,26 +7,32 @@
 mod dispatch;
 mod encode;
 mod identify;
+mod limited;
 mod links;
 mod outbox;
 mod produce;
 mod replies;
+mod rules;
 mod settle;
 mod transfers;
 
 use std::sync::Arc;
 
 use crate::broker::{Batch, Broker, Leave, Member};
-use crate::clock::Clock;
+use crate::clock::{Clock, Elapsed};
+use crate::limits::{Addresses, Caps, Limits, RealmUses, SessionLimits, Ticket};
+use crate::metrics::Metrics;
 use crate::model::{RealmId, SubscriptionDefaults};
 use crate::protocol::inbound::Envelope;
 use crate::transport::{Ending, Event, Handler, Hello, Link, Refusal, Service};
 
 pub(crate) use encode::Frames;
-use identify::Identity;
+use identify::{Identity, Quota};
+use limited::{Limited, Refusals, TurnedAway};
 pub(crate) use links::Links;
 use outbox::LinkOutbox;
 use replies::Replies;
+pub(crate) use rules::Rules;
 use transfers::Transfers;
 
 /// What all sessions of a server share.
@@ -40,13 +46,26 @@ pub(crate) struct SessionConfig {
     pub(crate) strict_from: bool,
     /// Largest message, in bytes; 50 MiB (P21).
     pub(crate) max_message_bytes: usize,
+    /// How much is too much.
+    pub(crate) limits: Arc<Limits>,
+    /// Whether clients must show who they are.
+    pub(crate) is_auth_on: bool,
+}
+
+impl SessionConfig {
+    fn caps(&self, realm: &RealmId) -> Caps {
+        self.limits.caps(realm, self.is_auth_on)
+    }
 }
 
 /// The service of namespace `/`: makes a session of every client that connects.
 pub(crate) struct Sessions {
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
-    config: SessionConfig,
+    rules: Arc<Rules>,
+    addresses: Addresses,
+    uses: RealmUses,
+    refusals: Arc<Refusals>,
     links: Arc<Links>,
 }
 
@@ -55,12 +74,16 @@ impl Sessions {
     pub(crate) fn new(
         broker: Arc<Broker>,
         clock: Arc<dyn Clock>,
-        config: SessionConfig,
+        rules: Arc<Rules>,
+        metrics: &Metrics,
     ) -> Arc<Self> {
         Arc::new(Self {
             broker,
             clock,
-            config,
+            rules,
+            addresses: Addresses::default(),
+            uses: RealmUses::default(),
+            refusals: Refusals::new(metrics),
             links: Arc::default(),
         })
     }
@@ -73,6 +96,17 @@ impl Sessions {
 
 impl Service for Sessions {
     fn connect(&self, link: Link, hello: &Hello<'_>) -> Result<Box<dyn Handler>, Refusal> {
+        let generation = self.rules.generation();
+        let config = self.rules.load();
+        let (address, now) = (hello.remote.ip(), self.clock.elapsed());
+        let admitted = self.addresses.admit(address, &config.limits.address(), now);
+        let ticket = match admitted {
+            Ok(ticket) => ticket,
+            Err(exceeded) => {
+                self.refusals.count(exceeded.reason);
+                return Ok(TurnedAway::tell(&link, exceeded));
+            }
+        };
         // With authentication off everybody is in realm `default` with every right (wire §2.1),
         // and counts as logged in (P25).
         link.set_trusted(true);
@@ -82,16 +116,29 @@ impl Service for Sessions {
             .join(&RealmId::default(), hello.socket_id, outbox);
         self.links.add(&link);
         let replies = Replies::new(link.clone());
+        let limited = Limited::new(replies.clone(), self.refusals.clone(), self.clock.clone());
         let identity = Identity::new(
             self.broker.clone(),
             member.clone(),
             link.clone(),
             replies.clone(),
+            Quota::new(
+                self.rules.clone(),
+                self.uses.join(member.realm()),
+                limited.clone(),
+            ),
         );
+        let limits = SessionLimits::new(&config.caps(member.realm()), now);
         Ok(Box::new(Session {
             broker: self.broker.clone(),
             clock: self.clock.clone(),
-            config: self.config.clone(),
+            config,
+            rules: self.rules.clone(),
+            generation,
+            limits: limits.map(Box::new),
+            limited,
+            read_at: None,
+            _ticket: ticket,
             links: self.links.clone(),
             transfers: None,
             batch: None,
@@ -110,7 +157,17 @@ impl Service for Sessions {
 struct Session {
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
-    config: SessionConfig,
+    config: Arc<SessionConfig>,
+    /// Where `config` is from, and the change it is as of.
+    rules: Arc<Rules>,
+    generation: u64,
+    /// Its rates; most sessions have none.
+    limits: Option<Box<SessionLimits>>,
+    limited: Arc<Limited>,
+    /// When the read began that is worked through, once somebody wanted to know.
+    read_at: Option<Elapsed>,
+    /// Counts it for its address.
+    _ticket: Ticket,
     links: Arc<Links>,
     link: Link,
     member: Arc<Member>,
@@ -139,6 +196,8 @@ impl Handler for Session {
     fn event(&mut self, event: Event<'_>) {
         if !std::mem::replace(&mut self.is_reading, true) {
             self.replies.hold();
+            self.read_at = None;
+            self.refresh();
         }
         self.dispatch(&event);
     }

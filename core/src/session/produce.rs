@@ -11,15 +11,18 @@ use crate::{Error, ErrorKind};
 
 use crate::transport::Event;
 
-use super::Session;
 use super::transfers::{Outcome, Transfers};
+use super::{Session, dispatch};
 
 /// What may surround a message of the largest size in a transfer.
 const ENVELOPE: usize = 1 << 20;
 
 impl Session {
-    pub(super) fn produce(&mut self, produce: &Produce<'_>, reply: Option<u64>) {
-        self.publish(produce, reply, None);
+    /// A message whose event had `size` bytes.
+    pub(super) fn produce(&mut self, produce: &Produce<'_>, reply: Option<u64>, size: usize) {
+        if self.admit(size, reply, produce.guaranteed) {
+            self.publish(produce, reply, None);
+        }
     }
 
     /// `outcome`: where to note that it was taken.
@@ -97,7 +100,7 @@ impl Session {
             .and_then(|envelope| envelope.read(event.args));
         let is_same = produce.is_some();
         if let Some(produce) = &produce {
-            self.produce(produce, event.reply);
+            self.produce(produce, event.reply, dispatch::size(event));
         }
         drop(produce);
         self.envelope = envelope;
@@ -105,12 +108,24 @@ impl Session {
     }
 
     /// One piece; the last one makes the message, and a reply awaited by it is the message's.
-    pub(super) fn produce_chunk(&mut self, chunk: &ProduceChunk<'_>, reply: Option<u64>) {
+    pub(super) fn produce_chunk(
+        &mut self,
+        chunk: &ProduceChunk<'_>,
+        reply: Option<u64>,
+        size: usize,
+    ) {
         let now = self.clock.elapsed();
+        let is_admitted = self.admit(size, reply, true);
+        let max_open = self.config.limits.max_transfers_per_socket;
         let transfers = self.transfers.get_or_insert_with(|| {
             let max_bytes = self.config.max_message_bytes.saturating_add(ENVELOPE);
-            Box::new(Transfers::new(max_bytes, self.link.clone()))
+            Box::new(Transfers::new(max_bytes, max_open, self.link.clone()))
         });
+        if !is_admitted {
+            // Without this piece there will be no message.
+            transfers.end(&chunk.transfer);
+            return;
+        }
         match transfers.add(chunk, now) {
             Ok(Step::Partial) => {}
             Ok(Step::Repeated) => {

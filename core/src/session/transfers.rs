@@ -30,10 +30,10 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    /// A joined text may have `max_bytes`.
-    pub(super) fn new(max_bytes: usize, link: Link) -> Self {
+    /// A joined text may have `max_bytes`, and `max_open` may be under way.
+    pub(super) fn new(max_bytes: usize, max_open: usize, link: Link) -> Self {
         Self {
-            assembler: Assembler::new(max_bytes),
+            assembler: Assembler::new(max_bytes).with_open(max_open),
             permit: None,
             joined: VecDeque::new(),
             link,
@@ -72,6 +72,12 @@ impl Transfers {
         self.hold_permit();
         let message = "the chunk transfer was dropped: too much is under way, try again later";
         Err(Error::new(ErrorKind::ChunkDropped, message))
+    }
+
+    /// Drops a transfer; its later pieces are late.
+    pub(super) fn end(&mut self, transfer: &str) {
+        self.assembler.drop_transfer(transfer);
+        self.hold_permit();
     }
 
     /// Drops transfers without a new piece for 30 s; one error for each.

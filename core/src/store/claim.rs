@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::model::RealmId;
 
+use super::documents::Collection;
 use super::types::{LogId, QueueId, QueueRecord, Seq};
 
 /// What of a queue a broker may hand out.
@@ -89,6 +90,8 @@ pub enum News {
     Purged(RealmId, QueueId),
     /// A log has entries up to this one.
     Grown(RealmId, LogId, Seq),
+    /// Documents of a collection are other ones now.
+    Documents(Collection),
     /// Anything may have happened.
     Missed,
 }

@@ -14,6 +14,7 @@ use crate::clock::Timestamp;
 use crate::model::{Key, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::documents::{Collection, DocumentRecord};
 use super::record::{
     DelayedRecord, EntryRecord, ExceptionRecord, ExportCursor, Gone, LetterRecord, ReaderRecord,
     Record,
@@ -87,6 +88,7 @@ pub struct Merging {
     letters: BTreeMap<(u64, Seq), LetterRecord>,
     delayed: BTreeMap<u64, DelayedRecord>,
     marks: BTreeMap<(u64, Arc<str>), Record>,
+    documents: BTreeMap<(Collection, Arc<str>), DocumentRecord>,
     merged: Merged,
 }
 
@@ -129,6 +131,7 @@ impl Merging {
             letters: BTreeMap::new(),
             delayed: BTreeMap::new(),
             marks: BTreeMap::new(),
+            documents: BTreeMap::new(),
             merged: Merged::default(),
         };
         // Left-overs stand only here, and readers must be there before the first entry.
@@ -207,6 +210,10 @@ impl Merging {
                 let name = format!("\0{uid}").into();
                 self.marks.insert((realm, name), record);
             }
+            Record::Document(row) => {
+                let name = (row.collection, row.key.clone());
+                self.documents.insert(name, row);
+            }
             Record::Gone(gone) => self.take_gone(gone).await?,
             _ => {}
         }
@@ -231,7 +238,10 @@ impl Merging {
             Gone::Delayed { message } => {
                 self.delayed.remove(&message);
             }
-            Gone::Realm { .. } | Gone::Log { .. } => {}
+            Gone::Document { collection, key } => {
+                self.documents.remove(&(collection, key));
+            }
+            Gone::Realm { .. } | Gone::Log { .. } | Gone::Documents => {}
         }
         Ok(())
     }

@@ -18,9 +18,10 @@ use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::{
-    Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry,
-    ExportCursor, Exported, Gap, Maintained, Page, PageLimit, Pending, QueueChange, QueueId,
-    QueueRecord, QueueSpec, Record, Seq, Settled, SharedStore, Store, StoreCounters, StoreHealth,
+    Append, Appended, Collection, DeadLetter, DeadLetterId, Delayed, Depth, Document,
+    DocumentChange, Documents, Due, Durability, Entry, ExportCursor, Exported, Gap, Maintained,
+    Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Record, Seq, Settled,
+    SharedStore, Store, StoreCounters, StoreHealth,
 };
 
 /// A [`Store`] that passes calls on to another one, unless it is told to make trouble.
@@ -146,6 +147,22 @@ fn wait<T>(mut pending: Pending<T>) -> Result<T> {
             Poll::Ready(answer) => return answer,
             Poll::Pending => std::thread::park(),
         }
+    }
+}
+
+impl Documents for FaultyStore {
+    fn documents(
+        &self,
+        collection: Collection,
+        after: Option<Arc<str>>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Pending<Vec<Document>> {
+        self.call(|store| store.documents(collection, after, limit, now))
+    }
+
+    fn change_documents(&self, changes: Vec<DocumentChange>, now: Timestamp) -> Pending<()> {
+        self.call(|store| store.change_documents(changes, now))
     }
 }
 

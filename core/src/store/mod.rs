@@ -24,6 +24,7 @@
 mod claim;
 #[cfg(feature = "testing")]
 pub mod contract;
+mod documents;
 pub mod fallback;
 #[cfg(feature = "testing")]
 pub mod faulty;
@@ -54,6 +55,9 @@ use crate::{Error, ErrorKind, Result};
 #[cfg(feature = "redis")]
 pub use self::redis::{GivenClient, RedisClient, RedisOptions, RedisStore};
 pub use claim::{Claim, Hear, Hold, News, Position, Wish};
+pub use documents::{
+    Collection, Condition, Document, DocumentChange, DocumentRecord, Documents, FileDocuments,
+};
 pub use leasing::{Leasing, LeasingOptions, Side};
 pub use memory::MemoryStore;
 pub use pending::Pending;
@@ -65,8 +69,8 @@ pub use swap::{Copied, SwapStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
     Entry, Exception, Gap, Holding, LogId, Maintained, Overflow, Page, PageLimit, Placed,
-    QueueChange, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, Settled,
-    StoreCounters, StoreHealth,
+    QueueChange, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, RealmBounds, Seq,
+    Settled, StoreCounters, StoreHealth,
 };
 
 /// A place where messages wait. All methods are called on any thread and return at once; the
@@ -81,7 +85,7 @@ pub use types::{
 /// [`StoreFull`]: crate::ErrorKind::StoreFull
 /// [`StoreCorrupt`]: crate::ErrorKind::StoreCorrupt
 /// [`DeliveryUnknown`]: crate::ErrorKind::DeliveryUnknown
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Documents {
     /// What a yes of this store survives (P1).
     fn durability(&self) -> Durability;
 
@@ -322,7 +326,8 @@ pub trait Store: Send + Sync + 'static {
         Pending::ready(Ok(()))
     }
 
-    /// Tells `hear` from now on what other brokers do.
+    /// Tells `hear` from now on what other brokers do; a [`SwapStore`] tells it besides those that
+    /// it was given before.
     fn listen(&self, hear: Hear) {
         let _ = hear;
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, se
 
 use crate::model::{Key, Message};
 
+use super::documents::{Collection, DocumentRecord};
 use super::settings;
 use super::types::{QueueKind, QueueSettings, Seq};
 
@@ -62,12 +63,14 @@ pub enum Record {
         /// When that was produced, in Unix milliseconds.
         at: u64,
     },
+    /// A document: a realm, a token, a request.
+    Document(DocumentRecord),
     /// A row that was told before is no more.
     Gone(Gone),
 }
 
 /// Which row is no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Gone {
@@ -112,6 +115,15 @@ pub enum Gone {
         /// The message.
         message: u64,
     },
+    /// One document.
+    Document {
+        /// Where.
+        collection: Collection,
+        /// Which.
+        key: Arc<str>,
+    },
+    /// All documents.
+    Documents,
 }
 
 /// What there was in a log up to some entry, all in sum.
@@ -301,6 +313,7 @@ impl Record {
             Self::Exception(exception) => 128 + exception.message.size(),
             Self::Letter(letter) => 128 + letter.message.size(),
             Self::Delayed(delayed) => delayed.message.size(),
+            Self::Document(document) => document.key.len() + document.text.len(),
             Self::Mark(mark) => 16 * mark.ids.len() + 8 * mark.window.len(),
             Self::Numbers { .. } | Self::Realm { .. } | Self::Uid { .. } | Self::Gone(_) => 0,
         }

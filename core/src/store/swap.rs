@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
-use super::claim::Hear;
+use super::claim::{Hear, News};
 use super::record::{ExportCursor, Record};
 use super::types::{PageLimit, StoreCounters};
 use super::{Pending, SharedStore, Store};
@@ -62,7 +62,7 @@ struct Gate {
     counted: StoreCounters,
     held: Option<Mutex<Vec<Held>>>,
     /// Who is told what other brokers do.
-    hear: Option<Hear>,
+    hears: Vec<Hear>,
     /// Logs with numbers from here on were in a store before this one.
     stale: Option<u64>,
 }
@@ -72,10 +72,17 @@ impl Gate {
     fn lead(&mut self, new: SharedStore) -> SharedStore {
         let old = std::mem::replace(&mut self.store, new);
         self.counted = self.counted.plus(old.counters());
-        if let Some(hear) = &self.hear {
-            self.store.listen(hear.clone());
-        }
+        self.listen();
         old
+    }
+
+    /// Has the store in force tell everybody who wants to hear.
+    fn listen(&self) {
+        let hears = self.hears.clone();
+        if !hears.is_empty() {
+            let all = move |news: News| hears.iter().for_each(|hear| hear(news.clone()));
+            self.store.listen(Arc::new(all));
+        }
     }
 }
 
@@ -127,7 +134,7 @@ impl SwapStore {
                 store,
                 counted: StoreCounters::default(),
                 held: None,
-                hear: None,
+                hears: Vec::new(),
                 stale: None,
             }),
             clock,

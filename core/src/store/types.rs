@@ -2,6 +2,7 @@
 //!
 //! Plain values without behaviour. Used by the stores and by the broker.
 
+mod bounds;
 mod reports;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use crate::clock::Timestamp;
 use crate::model::{ConsumerName, GroupName, Key, Message, MessageId, RealmId, RetryPolicy};
 use crate::{Error, ErrorKind};
 
+pub use bounds::{Bounds, RealmBounds};
 pub use reports::{Gap, Holding, Maintained, StoreCounters, StoreHealth};
 
 /// Position of an entry in its log, from 1, in commit order, never reused.
@@ -415,47 +417,6 @@ pub enum Overflow {
     /// It takes it and drops its oldest entry that is not an exception, counted. The newest entry
     /// stays even if exceptions alone fill the queue.
     DropOldest,
-}
-
-/// What a store keeps at most (P16, P25); given at construction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bounds {
-    /// Unsettled entries per queue; delayed messages per realm. 1,000,000.
-    pub max_queued: u64,
-    /// Unsettled entries of all queues of a realm in sum; a realm there refuses, whatever
-    /// `overflow` says. None.
-    pub max_queued_per_realm: Option<u64>,
-    /// What a full queue does. Refuse.
-    pub overflow: Overflow,
-    /// How long a user's own id is remembered. 5 min.
-    pub dedupe_window: Duration,
-    /// How many of them per realm. 1,000,000.
-    pub dedupe_max: usize,
-    /// Dead letters per realm. 10,000.
-    pub dlq_max_per_realm: usize,
-    /// How long they are kept. 7 d.
-    pub dlq_ttl: Duration,
-    /// How long the mark of a silent producer instance is kept. 24 h.
-    pub mark_idle: Duration,
-    /// How many of them per realm. 100,000.
-    pub marks_per_realm: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        const HOUR: Duration = Duration::from_secs(3600);
-        Self {
-            max_queued: 1_000_000,
-            max_queued_per_realm: None,
-            overflow: Overflow::Reject,
-            dedupe_window: Duration::from_secs(300),
-            dedupe_max: 1_000_000,
-            dlq_max_per_realm: 10_000,
-            dlq_ttl: 7 * 24 * HOUR,
-            mark_idle: 24 * HOUR,
-            marks_per_realm: 100_000,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,22 @@
 //! The settings of the transport, already checked by whoever read them.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use crate::limits::Proxies;
+use crate::tls::ServerTls;
 
 /// Settings of the transport; `Default` gives the documented defaults.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// HTTP path of Engine.IO, with or without the final slash. Default `/socket.io/`.
     pub path: String,
-    /// Cross-origin rules for browsers; none by default.
-    pub cors: Option<Cors>,
-    /// Refuse a browser's `Origin` that is neither the same host nor in `cors`; wanted while
-    /// authentication is off. Default true.
-    pub check_origin: bool,
+    /// Who may come in; can be changed while the transport runs.
+    pub doors: Doors,
+    /// TLS on every connection; none by default. Can be changed while the transport runs.
+    pub tls: Option<Arc<ServerTls>>,
     /// Time between heartbeats. Default 25 s.
     pub ping_interval: Duration,
     /// Time beyond the interval without any byte after which a peer is dead. Default 20 s.
@@ -48,6 +53,34 @@ pub struct Config {
     pub permit_timeout: Duration,
 }
 
+/// Who may come in, and whose word for an address counts.
+#[derive(Debug, Clone)]
+pub struct Doors {
+    /// Cross-origin rules for browsers; none by default.
+    pub cors: Option<Cors>,
+    /// Refuse a browser's `Origin` that is neither the same host nor in `cors`; wanted while
+    /// authentication is off. Default true.
+    pub check_origin: bool,
+    /// Proxies that say who is behind them; none by default.
+    pub trust_proxy: Proxies,
+}
+
+impl Default for Doors {
+    fn default() -> Self {
+        Self {
+            cors: None,
+            check_origin: true,
+            trust_proxy: Proxies::default(),
+        }
+    }
+}
+
+/// The TLS of a transport that runs; `None`: none.
+pub type SharedTls = Arc<ArcSwapOption<ServerTls>>;
+
+/// The doors of a transport that runs.
+pub type SharedDoors = Arc<ArcSwap<Doors>>;
+
 /// What a browser page of another origin may do.
 #[derive(Debug, Clone, Default)]
 pub struct Cors {
@@ -72,8 +105,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             path: "/socket.io/".to_owned(),
-            cors: None,
-            check_origin: true,
+            doors: Doors::default(),
+            tls: None,
             ping_interval: Duration::from_secs(25),
             ping_timeout: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(45),

@@ -34,10 +34,19 @@ pub(super) const BROKEN: u32 = 1 << 5;
 /// The text frame `2`.
 const PING: Bytes = Bytes::from_static(b"\x81\x012");
 
+/// Whose connection it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller {
+    /// The client's address, perhaps behind a proxy.
+    pub remote: SocketAddr,
+    /// Nobody on the way can read along.
+    pub is_secure: bool,
+}
+
 /// See the module.
 pub(super) struct Conn {
     pub id: u64,
-    pub remote: SocketAddr,
+    pub caller: Caller,
     pub thread: Arc<Thread>,
     state: Mutex<State>,
     signals: AtomicU32,
@@ -65,7 +74,7 @@ struct State {
 impl Conn {
     pub(super) fn new(
         id: u64,
-        remote: SocketAddr,
+        caller: Caller,
         thread: Arc<Thread>,
         socket: Option<Arc<dyn Socket>>,
     ) -> Arc<Self> {
@@ -76,7 +85,7 @@ impl Conn {
         state.pulse.beat(thread.now());
         Arc::new(Self {
             id,
-            remote,
+            caller,
             thread,
             state: Mutex::new(state),
             signals: AtomicU32::new(0),
@@ -443,7 +452,7 @@ impl Conn {
 
     /// Whom permits are charged to.
     pub(super) fn charged(&self) -> Option<IpAddr> {
-        (!self.is_trusted()).then(|| self.remote.ip())
+        (!self.is_trusted()).then(|| self.caller.remote.ip())
     }
 }
 

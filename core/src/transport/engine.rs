@@ -3,14 +3,13 @@
 //! Knows no namespaces: what is above it implements [`EngineHandler`] (Socket.IO does, and the echo
 //! example). The tasks in `websocket` and `polling` own a [`Session`] and feed it.
 
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::conn::{BROKEN, CLOSE, Conn, HANDLER_TICK, TICK, WRITABLE};
+use super::conn::{BROKEN, CLOSE, Caller, Conn, HANDLER_TICK, TICK, WRITABLE};
 use super::permits::Permit;
 use super::polling::Named;
 use super::reader::Sink;
@@ -123,14 +122,14 @@ impl Session {
     /// room for it.
     pub(super) fn open(
         thread: &Arc<Thread>,
-        remote: SocketAddr,
+        caller: Caller,
         sid: &str,
         socket: Option<Arc<dyn Socket>>,
     ) -> Option<Self> {
         let shared = &thread.shared;
         let on_websocket = socket.is_some();
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let conn = Conn::new(id, remote, thread.clone(), socket);
+        let conn = Conn::new(id, caller, thread.clone(), socket);
         let registration = thread.register(&conn)?;
         if on_websocket {
             let mut open = Vec::new();

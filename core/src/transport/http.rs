@@ -16,18 +16,18 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::body::{self, Unread};
-use super::config::Config;
+use super::config::Doors;
+use super::conn::Caller;
 use super::engine::Session;
 use super::polling::{self, Answer, Entry, Post};
 use super::probe::Offer;
 use super::reader::Reader;
 use super::socket::Socket;
+use super::stream::Stream;
 use super::thread::{Seat, Thread, new_id};
 use super::websocket::WebSocket;
 use crate::wire::handshake::Query;
@@ -39,9 +39,14 @@ pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub type Fallback =
     Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Body>> + Send + Sync>;
 
-/// The address a request came from.
+/// Where a request came from.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub SocketAddr);
+pub struct Peer {
+    /// The client's address, perhaps behind a trusted proxy.
+    pub remote: SocketAddr,
+    /// Nobody on the way can read along: TLS here, or at a trusted proxy that says so.
+    pub is_secure: bool,
+}
 
 /// A fallback that refuses everything: 403 with an empty body.
 pub fn refuse_all() -> Fallback {
@@ -94,32 +99,67 @@ impl Refused {
 /// Answers one request.
 pub(super) async fn answer(
     thread: Arc<Thread>,
-    remote: SocketAddr,
+    peer: Caller,
     seat: Arc<Seat>,
     mut request: Request<Incoming>,
 ) -> Response<Body> {
     let config = &thread.shared.config;
+    let doors = thread.shared.doors.load_full();
+    let caller = caller(&doors, peer, request.headers());
     let path = config.path.trim_end_matches('/');
     if request.uri().path().trim_end_matches('/') != path {
-        request.extensions_mut().insert(Peer(remote));
+        let Caller { remote, is_secure } = caller;
+        request.extensions_mut().insert(Peer { remote, is_secure });
         return (thread.shared.fallback)(request).await;
     }
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let mut response = if !is_allowed(config, request.headers()) {
+    let mut response = if !is_allowed(&doors, request.headers()) {
         Refused::Forbidden.response()
-    } else if config.cors.is_some() && request.method() == Method::OPTIONS {
-        preflight(config, request.headers())
+    } else if doors.cors.is_some() && request.method() == Method::OPTIONS {
+        preflight(&doors, request.headers())
     } else {
-        let outcome = dispatch(&thread, remote, seat, request).await;
+        let outcome = dispatch(&thread, caller, seat, request).await;
         outcome.unwrap_or_else(Refused::response)
     };
-    allow_origin(config, origin.as_ref(), &mut response);
+    allow_origin(&doors, origin.as_ref(), &mut response);
     response
+}
+
+/// Who is behind a peer: a trusted proxy says it.
+fn caller(doors: &Doors, peer: Caller, headers: &HeaderMap) -> Caller {
+    let address = peer.remote.ip();
+    if !doors.trust_proxy.trusts(address) {
+        return peer;
+    }
+    let text = |value: &'_ HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    let hops: Vec<String> = headers
+        .get_all("x-forwarded-for")
+        .iter()
+        .map(text)
+        .collect();
+    let client = doors
+        .trust_proxy
+        .client(address, hops.iter().map(String::as_str));
+    let scheme = headers
+        .get("x-forwarded-proto")
+        .map(text)
+        .unwrap_or_default();
+    // The proxy nearest to us is the one that is known to say the truth.
+    let nearest = scheme.rsplit(',').next().unwrap_or_default().trim();
+    let port = if client == address {
+        peer.remote.port()
+    } else {
+        0
+    };
+    Caller {
+        remote: SocketAddr::new(client, port),
+        is_secure: peer.is_secure || nearest.eq_ignore_ascii_case("https"),
+    }
 }
 
 async fn dispatch(
     thread: &Arc<Thread>,
-    remote: SocketAddr,
+    caller: Caller,
     seat: Arc<Seat>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
@@ -140,7 +180,7 @@ async fn dispatch(
             .cloned()
             .ok_or(Refused::Sid)?;
         return match on_websocket {
-            true => upgrade(thread.clone(), remote, seat, request, Some(entry)),
+            true => upgrade(thread.clone(), caller, seat, request, Some(entry)),
             false => exchange(thread, request, &entry).await,
         };
     }
@@ -151,9 +191,9 @@ async fn dispatch(
         return Err(Refused::Version);
     }
     if on_websocket {
-        return upgrade(thread.clone(), remote, seat, request, None);
+        return upgrade(thread.clone(), caller, seat, request, None);
     }
-    let open = polling::open(thread, remote).ok_or(Refused::Full)?;
+    let open = polling::open(thread, caller).ok_or(Refused::Full)?;
     Ok(text(open))
 }
 
@@ -208,7 +248,7 @@ async fn exchange(
 /// Answers 101 and takes the socket out of HTTP's hands: for a new session, or for one on polling.
 fn upgrade(
     thread: Arc<Thread>,
-    remote: SocketAddr,
+    caller: Caller,
     seat: Arc<Seat>,
     mut request: Request<Incoming>,
     entry: Option<Arc<Entry>>,
@@ -219,12 +259,11 @@ fn upgrade(
         let Ok(upgraded) = upgraded.await else {
             return;
         };
-        let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() else {
+        let Some((stream, early)) = Stream::of(upgraded) else {
             return;
         };
-        let (stream, early) = (parts.io.into_inner(), parts.read_buf.to_vec());
         match entry {
-            None => open_websocket(&thread, remote, stream, early, seat),
+            None => open_websocket(&thread, caller, stream.into_socket(), early, seat),
             Some(entry) => offer_websocket(&entry, stream, early, seat).await,
         }
     });
@@ -238,25 +277,24 @@ fn upgrade(
 /// The connection becomes a task of its own, so that nothing of HTTP stays in memory.
 fn open_websocket(
     thread: &Arc<Thread>,
-    remote: SocketAddr,
-    stream: TcpStream,
+    caller: Caller,
+    socket: Arc<dyn Socket>,
     early: Vec<u8>,
     seat: Arc<Seat>,
 ) {
-    let socket: Arc<dyn Socket> = Arc::new(stream);
-    if let Some(session) = Session::open(thread, remote, &new_id(), Some(socket.clone())) {
+    if let Some(session) = Session::open(thread, caller, &new_id(), Some(socket.clone())) {
         let reader = Reader::new(thread.shared.config.max_frame_bytes());
         tokio::spawn(WebSocket::new(session, socket, reader, seat).run(early));
     }
 }
 
 /// Hands the socket to the thread that owns the session. A session that needs none drops it.
-async fn offer_websocket(entry: &Entry, stream: TcpStream, early: Vec<u8>, seat: Arc<Seat>) {
-    let Ok(stream) = stream.into_std() else {
+async fn offer_websocket(entry: &Entry, stream: Stream, early: Vec<u8>, seat: Arc<Seat>) {
+    let Ok(attach) = stream.detach() else {
         return;
     };
     let offer = Offer {
-        attach: Box::new(move || Ok(Arc::new(TcpStream::from_std(stream)?) as Arc<dyn Socket>)),
+        attach,
         early,
         seat,
     };
@@ -283,14 +321,14 @@ fn accept_key(request: &Request<Incoming>) -> Option<String> {
 }
 
 /// The origin rule: a browser's page may come in from the same host or from a listed origin.
-fn is_allowed(config: &Config, headers: &HeaderMap) -> bool {
+fn is_allowed(doors: &Doors, headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return true;
     };
     let Ok(origin) = origin.to_str() else {
         return false;
     };
-    let listed = config.cors.as_ref().is_some_and(|cors| cors.allows(origin));
+    let listed = doors.cors.as_ref().is_some_and(|cors| cors.allows(origin));
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
@@ -298,12 +336,12 @@ fn is_allowed(config: &Config, headers: &HeaderMap) -> bool {
         (Some((_, of_page)), Some(host)) => of_page.eq_ignore_ascii_case(host),
         _ => false,
     };
-    !config.check_origin || listed || same_host
+    !doors.check_origin || listed || same_host
 }
 
-fn preflight(config: &Config, headers: &HeaderMap) -> Response<Body> {
+fn preflight(doors: &Doors, headers: &HeaderMap) -> Response<Body> {
     let mut response = respond(StatusCode::NO_CONTENT, "");
-    let methods = match &config.cors {
+    let methods = match &doors.cors {
         Some(cors) if !cors.methods.is_empty() => cors.methods.join(","),
         _ => "GET,HEAD,PUT,PATCH,POST,DELETE".to_owned(),
     };
@@ -320,8 +358,8 @@ fn preflight(config: &Config, headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-fn allow_origin(config: &Config, origin: Option<&HeaderValue>, response: &mut Response<Body>) {
-    let Some(cors) = &config.cors else {
+fn allow_origin(doors: &Doors, origin: Option<&HeaderValue>, response: &mut Response<Body>) {
+    let Some(cors) = &doors.cors else {
         return;
     };
     if cors.origins.iter().any(|allowed| allowed == "*") {

@@ -105,7 +105,8 @@ pub(super) fn write_out(
             Err(error) => return (sum, Err(error)),
         }
     }
-    (sum, Ok(()))
+    // What a socket has taken to make something of it is to leave too.
+    (sum, socket.try_flush())
 }
 
 fn advance(batch: &mut VecDeque<Bytes>, mut taken: usize) {

@@ -26,7 +26,7 @@ impl fmt::Debug for Inner {
         f.debug_struct("Link")
             .field("id", &self.conn.id)
             .field("socket_id", &self.socket_id)
-            .field("remote", &self.conn.remote)
+            .field("remote", &self.conn.caller.remote)
             .finish()
     }
 }
@@ -59,9 +59,14 @@ impl Link {
         &self.0.socket_id
     }
 
-    /// The peer's address.
+    /// The client's address: the peer's, or what a trusted proxy says.
     pub fn remote(&self) -> SocketAddr {
-        self.0.conn.remote
+        self.0.conn.caller.remote
+    }
+
+    /// Whether nobody on the way can read along: TLS here, or at a trusted proxy that says so.
+    pub fn is_secure(&self) -> bool {
+        self.0.conn.caller.is_secure
     }
 
     /// The number of the I/O thread that owns the connection, from 0.

@@ -12,21 +12,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, watch};
 
 use super::Service;
-use super::config::Config;
+use super::config::{Config, SharedDoors, SharedTls};
+use super::conn::Caller;
 use super::engine::EngineService;
 use super::http::{self, Fallback};
 use super::permits::Permits;
 use super::socketio::SocketIo;
+use super::stream;
 use super::thread::{Seat, Shared, Thread};
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
@@ -167,6 +171,8 @@ impl Transport {
     ) -> Arc<Shared> {
         let permits = Permits::new(config.max_inflight_bytes, config.max_inflight_per_address);
         Arc::new(Shared {
+            doors: Arc::new(ArcSwap::from_pointee(config.doors.clone())),
+            tls: Arc::new(ArcSwapOption::new(config.tls.clone())),
             config,
             service,
             pings_at_once,
@@ -249,6 +255,16 @@ impl Transport {
     /// The runtimes of the I/O threads, for tasks that belong beside their connections.
     pub fn runtimes(&self) -> impl Iterator<Item = &tokio::runtime::Handle> {
         self.threads.iter().map(|thread| &thread.runtime)
+    }
+
+    /// Who may come in from now on: to be changed at any time.
+    pub fn doors(&self) -> &SharedDoors {
+        &self.shared.doors
+    }
+
+    /// What new connections are secured by: to be changed at any time.
+    pub fn tls(&self) -> &SharedTls {
+        &self.shared.tls
     }
 
     /// The pool of permits for large frames and transfers.
@@ -358,10 +374,39 @@ async fn serve(thread: Arc<Thread>, stream: TcpStream, remote: SocketAddr, seat:
     // Without it a lone small frame may wait for the peer's delayed acknowledgement; a socket that
     // refuses it works all the same.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = thread.shared.tls.load_full() else {
+        let caller = Caller {
+            remote,
+            is_secure: false,
+        };
+        return serve_http(thread, stream, caller, seat).await;
+    };
+    let mut closing = thread.shared.closing.subscribe();
+    let shaken = tokio::select! {
+        _ = closing.wait_for(|closing| *closing) => return,
+        shaken = stream::secure(stream, tls, &thread.shared.clock) => shaken,
+    };
+    match shaken {
+        Ok(stream) => {
+            let caller = Caller {
+                remote,
+                is_secure: true,
+            };
+            // Larger than a plain one: not every connection has room for it.
+            Box::pin(serve_http(thread, stream, caller, seat)).await;
+        }
+        Err(error) => tracing::debug!(%remote, %error, "no TLS"),
+    }
+}
+
+async fn serve_http<S>(thread: Arc<Thread>, stream: S, caller: Caller, seat: Arc<Seat>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut closing = thread.shared.closing.subscribe();
     let service = service_fn(move |request| {
         let (thread, seat) = (thread.clone(), seat.clone());
-        async move { Ok::<_, Infallible>(http::answer(thread, remote, seat, request).await) }
+        async move { Ok::<_, Infallible>(http::answer(thread, caller, seat, request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -23,10 +23,11 @@ mod probe;
 mod reader;
 mod socket;
 mod socketio;
+mod stream;
 mod thread;
 mod websocket;
 
-pub use config::{Config, Cors};
+pub use config::{Config, Cors, Doors, SharedDoors, SharedTls};
 pub use engine::{EngineHandler, EngineService, Violation};
 pub use http::{Body, Fallback, Peer, refuse_all, respond};
 pub use link::Link;
@@ -51,8 +52,10 @@ pub struct Hello<'a> {
     pub socket_id: &'a str,
     /// The `auth` object of the CONNECT packet as JSON text, if there was one.
     pub auth: Option<&'a str>,
-    /// The peer's address.
+    /// The client's address: the peer's, or what a trusted proxy says.
     pub remote: SocketAddr,
+    /// Nobody on the way can read along: TLS here, or at a trusted proxy that says so.
+    pub is_secure: bool,
 }
 
 /// Why a CONNECT was refused.

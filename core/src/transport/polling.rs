@@ -7,14 +7,13 @@
 use std::collections::hash_map;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::conn::{BROKEN, Conn, TICK};
+use super::conn::{BROKEN, Caller, Conn, TICK};
 use super::engine::{Session, Stop, Violation};
 use super::permits::Permit;
 use super::probe::{Offer, Probe, Progress};
@@ -135,9 +134,9 @@ struct Polling {
 }
 
 /// Opens a session on polling; the body of the answer. `None` if there is no room for it.
-pub(super) fn open(thread: &Arc<Thread>, remote: SocketAddr) -> Option<String> {
+pub(super) fn open(thread: &Arc<Thread>, caller: Caller) -> Option<String> {
     let sid = new_id();
-    let mut session = Session::open(thread, remote, &sid, None)?;
+    let mut session = Session::open(thread, caller, &sid, None)?;
     let (sender, inbox) = mpsc::channel(INBOX);
     let entry = Arc::new(Entry {
         conn: session.conn.clone(),

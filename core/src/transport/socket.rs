@@ -13,6 +13,10 @@ pub(super) trait Socket: Send + Sync + 'static {
     fn try_read(&self, into: &mut [u8]) -> io::Result<usize>;
     /// Writes what the system takes; `WouldBlock` if it takes nothing.
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// Writes what was taken and is not with the system yet; `WouldBlock` if it takes no more.
+    fn try_flush(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Ready when a read may succeed.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// Ready when a write may succeed.

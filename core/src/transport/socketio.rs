@@ -102,7 +102,8 @@ impl Client {
         let hello = Hello {
             socket_id: &socket_id,
             auth: (!packet.json.is_empty()).then_some(packet.json),
-            remote: conn.remote,
+            remote: conn.caller.remote,
+            is_secure: conn.caller.is_secure,
         };
         // The reply is in the line before the service can push anything; nothing is written until
         // this thread comes to it, so a refusal can still take its place.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 
-use super::config::Config;
+use super::config::{Config, SharedDoors, SharedTls};
 use super::conn::{Conn, HANDLER_TICK, TICK};
 use super::engine::EngineService;
 use super::http::Fallback;
@@ -28,6 +28,8 @@ pub(super) const HANDLER_TICKS: Duration = Duration::from_millis(250);
 /// What all threads share.
 pub(super) struct Shared {
     pub config: Config,
+    pub doors: SharedDoors,
+    pub tls: SharedTls,
     pub service: Arc<dyn EngineService>,
     /// Heartbeats start with the session, not with the first namespace.
     pub pings_at_once: bool,

@@ -232,9 +232,10 @@ impl WebSocket {
 /// Writes what waits, then waits for the peer's end: a socket closed over unread bytes would
 /// be reset, and the peer might never see the last frames.
 async fn linger(conn: &Conn, socket: &dyn Socket) {
-    while conn.waiting() > 0 {
+    let is_out = || conn.waiting() == 0 && socket.try_flush().is_ok();
+    while !is_out() {
         conn.flush();
-        if conn.waiting() > 0 {
+        if !is_out() {
             let ready = poll_fn(|cx| socket.poll_writable(cx)).await;
             if ready.is_err() || conn.take_signals() & BROKEN != 0 {
                 return;

@@ -15,6 +15,8 @@ mod layers;
 mod offline;
 mod redis;
 #[cfg(unix)]
+mod settings;
+#[cfg(unix)]
 mod sqlite;
 mod stores;
 mod transport;

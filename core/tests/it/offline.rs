@@ -51,6 +51,34 @@ fn a_command_says_by_its_code_how_it_ended() {
     assert!(found.contains("not a database"), "{found}");
 }
 
+#[test]
+fn realms_and_tokens_go_through_an_export() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (one, two) = (
+        folder.path().join("one.sqlite"),
+        folder.path().join("two.sqlite"),
+    );
+    let document = r#"{"record":"document","collection":"realms","key":"org:acme","text":"{\"required\":true}","version":7}"#;
+    let text = format!(
+        "{{\"restante\":\"store\",\"version\":1}}\n{document}\n{{\"record\":\"end\",\"lines\":1}}\n"
+    );
+    let taken = run(
+        &["import", "--filename", name(&one), "--json"],
+        text.as_bytes(),
+    );
+    let (code, taken, why) = said(&taken);
+    assert_eq!(code, Some(0), "{why}");
+    assert!(taken.contains("\"documents\":1"), "{taken}");
+    let (_, exported, _) = said(&run(&["export", "--filename", name(&one)], b""));
+    assert!(exported.contains(document), "{exported}");
+    let import = run(&["import", "--filename", name(&two)], exported.as_bytes());
+    assert_eq!(import.status.code(), Some(0));
+    let (_, again, _) = said(&run(&["export", "--filename", name(&two)], b""));
+    assert_eq!(again, exported);
+    let (_, stats, _) = said(&run(&["stats", "--filename", name(&two), "--json"], b""));
+    assert!(stats.contains(r#""documents":{"realms":1}"#), "{stats}");
+}
+
 /// A row as the description has it: an index by the millisecond, a message for the id.
 fn put(redis: &RedisServer, prefix: &str, (consumer, id, at): (&str, &str, &str), row: &str) {
     // base64url of `default` and `orders-paid`.

@@ -98,12 +98,13 @@ mod lifted {
 
     use restante::store::contract::Making;
     use restante::store::shelf::{Habits, Shelf};
-    use restante::store::{Bounds, Leasing, LeasingOptions, SharedStore};
+    use restante::store::{Bounds, Leasing, LeasingOptions, SharedStore, Side};
 
     fn lift(bounds: Bounds, habits: Habits) -> Making {
         Box::pin(async move {
             let options = LeasingOptions {
                 bounds,
+                side: Side::Memory(Arc::default()),
                 ..LeasingOptions::default()
             };
             Arc::new(Leasing::new(Shelf::new(habits), options).unwrap()) as SharedStore

@@ -59,7 +59,7 @@ fn job(command: &Command) -> Result<Job> {
     };
     let job = json!({
         "task": task,
-        "options": store.which.options(&[])?,
+        "options": store.which.options()?,
         "json": store.json,
         "from": import.and_then(|import| import.from.as_deref()),
         "source": import.and_then(|import| import.source.as_deref()),

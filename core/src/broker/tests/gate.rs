@@ -60,6 +60,8 @@ macro_rules! delegate {
     };
 }
 
+impl Documents for Gate {}
+
 impl Store for Gate {
     fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>> {
         self.appends.fetch_add(1, Ordering::SeqCst);

@@ -140,11 +140,11 @@ async fn without_a_server_connect_timeout_and_close_end_the_wait() {
     assert_eq!(error.kind(), ErrorKind::Disconnected);
 
     let client = elsewhere.open(ConnectOptions {
-        protocol: "https".into(),
+        protocol: "gopher".into(),
         ..gone
     });
     let error = soon(client.connection.ready()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(error.kind(), ErrorKind::Config);
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::clock::Timestamp;
+use crate::model::instant;
 use crate::model::{ConsumerId, EventName, Extras, Key, Message, MessageId, RealmId};
-use crate::protocol::instant;
 
 use super::key;
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::clock::Timestamp;
+use crate::model::instant;
 use crate::model::{EventName, Extras, GroupName, Message, MessageId, ProducerName};
-use crate::protocol::{instant, json};
+use crate::protocol::json;
 use crate::{Error, ErrorKind, Result};
 
 use super::object::{

@@ -4,8 +4,9 @@
 //! (P34).
 
 use crate::clock::Timestamp;
+use crate::model::instant;
 use crate::protocol::inbound::{Answer, Refused};
-use crate::protocol::{instant, names};
+use crate::protocol::names;
 use crate::{Error, ErrorKind};
 
 use super::object::{Object, event, event_text, reply, reply_text};
@@ -186,15 +187,42 @@ fn login(
     }
 }
 
-/// `RATE_LIMITED {code:429, error, reason, retry_after}`, the last in seconds.
-pub fn rate_limited(out: &mut Vec<u8>, reason: &str, retry_after: u64) {
+fn put_limit(object: &mut Object<'_>, reason: &str, retry_after: Option<u64>) {
     let kind = ErrorKind::RateLimited;
+    let message = match retry_after {
+        Some(_) => "too much in too short a time",
+        None => "this is more than is ever let through at once",
+    };
+    object
+        .signed("code", kind.number())
+        .text("error", kind.code())
+        .text("message", message)
+        .text("reason", reason);
+    if let Some(seconds) = retry_after {
+        object.number("retry_after", seconds);
+    }
+}
+
+/// `RATE_LIMITED {code:429, error, message, reason, retry_after}`, the last in seconds; without it
+/// there is no use in trying again.
+pub fn rate_limited(out: &mut Vec<u8>, reason: &str, retry_after: Option<u64>) {
     event(out, names::RATE_LIMITED, &|object| {
-        object
-            .signed("code", kind.number())
-            .text("error", kind.code())
-            .text("reason", reason)
-            .number("retry_after", retry_after);
+        put_limit(object, reason, retry_after);
+    });
+}
+
+/// The same as the reply `{ok:false, …}`.
+pub fn reply_rate_limited(out: &mut Vec<u8>, id: u64, reason: &str, retry_after: Option<u64>) {
+    reply(out, id, &|object| {
+        object.flag("ok", false);
+        put_limit(object, reason, retry_after);
+    });
+}
+
+/// The same as an `ERROR`, for a refused message that nobody waits for an answer to.
+pub fn error_rate_limited(out: &mut Vec<u8>, reason: &str, retry_after: Option<u64>) {
+    event(out, names::ERROR, &|object| {
+        put_limit(object, reason, retry_after);
     });
 }
 

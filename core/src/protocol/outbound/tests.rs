@@ -316,8 +316,8 @@ fn replies_have_the_members_of_the_specification() {
         r#"42["GAP",{"keys":["a-b"],"dropped":3}]"#
     );
     assert_eq!(
-        text(|out| rate_limited(out, "messages_per_second", 1)),
-        r#"42["RATE_LIMITED",{"code":429,"error":"rate_limited","reason":"messages_per_second","retry_after":1}]"#
+        text(|out| rate_limited(out, "messages_per_second", Some(1))),
+        r#"42["RATE_LIMITED",{"code":429,"error":"rate_limited","message":"too much in too short a time","reason":"messages_per_second","retry_after":1}]"#
     );
     let raw = text(|out| raw_event(out, "X", "[1]", &[]));
     assert_eq!(raw, r#"42["X",[1]]"#);

@@ -1,6 +1,5 @@
 //! Which store, and what it is to be like. Knows no store from within.
 
-use std::collections::BTreeSet;
 #[cfg(feature = "redis")]
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::super::config::Storage;
-use super::{Options, wrong};
+use super::Options;
 #[cfg(feature = "redis")]
 use crate::store::RedisOptions;
 #[cfg(feature = "sqlite")]
@@ -19,9 +18,18 @@ use crate::{Error, ErrorKind, Result};
 #[cfg(feature = "redis")]
 const FALLBACK_FILE: &str = "restante.fallback.sqlite";
 
+/// A store that was asked for.
+pub(super) struct Chosen {
+    pub(super) storage: Storage,
+    /// What a message lives in it that does not say.
+    pub(super) default_ttl: Option<Duration>,
+    /// It may take the place of a durable one, or of one that was left.
+    pub(super) force: bool,
+}
+
 impl Options {
-    /// The store, and what a message lives in it that does not say.
-    pub(super) fn storage(&mut self) -> Result<(Storage, Option<Duration>)> {
+    /// Which store.
+    pub(super) fn storage(&mut self) -> Result<Chosen> {
         let mut storage = match self.get(&["storage", "store"]) {
             None | Some(Value::Bool(true)) => Storage::Memory,
             Some(Value::String(name)) if name.eq_ignore_ascii_case("memory") => Storage::Memory,
@@ -39,15 +47,12 @@ impl Options {
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
         };
-        let members = match self.get(&["storage_options"]) {
-            None => return Ok((storage, None)),
-            Some(Value::Object(members)) => members,
-            Some(_) => return Err(wrong("storage_options", "an object")),
-        };
-        let mut inner = Options {
-            members,
-            known: BTreeSet::new(),
-            warnings: Vec::new(),
+        let Some(mut inner) = self.object(&["storage_options"])? else {
+            return Ok(Chosen {
+                storage,
+                default_ttl: None,
+                force: false,
+            });
         };
         let mut ttl = Duration::ZERO;
         inner.duration(&["default_ttl"], &mut ttl)?;
@@ -60,23 +65,28 @@ impl Options {
         if let Storage::Redis(options) = &mut storage {
             inner.redis(options)?;
         }
-        inner.warn_unknown();
-        self.warnings.append(&mut inner.warnings);
-        Ok((storage, has_ttl.then_some(ttl)))
+        let mut force = false;
+        inner.flag(&["force"], &mut force)?;
+        self.absorb(inner);
+        Ok(Chosen {
+            storage,
+            default_ttl: has_ttl.then_some(ttl),
+            force,
+        })
     }
 
     #[cfg(feature = "sqlite")]
     fn sqlite(&mut self, options: &mut SqliteOptions) -> Result<()> {
         match self.text(&["filename"])? {
             None => {}
-            Some(name) if name.is_empty() => return Err(wrong("filename", "a path")),
+            Some(name) if name.is_empty() => return Err(self.wrong("filename", "a path")),
             Some(name) if name == ":memory:" => options.path = None,
             Some(name) => options.path = Some(name.into()),
         }
         match self.text(&["synchronous"])?.as_deref() {
             None | Some("full") => {}
             Some("normal") => options.synchronous = Synchronous::Normal,
-            Some(_) => return Err(wrong("synchronous", "\"full\" or \"normal\"")),
+            Some(_) => return Err(self.wrong("synchronous", "\"full\" or \"normal\"")),
         }
         self.flag(&["force"], &mut options.force)?;
         self.millis(&["busy_timeout"], &mut options.busy_timeout)
@@ -91,7 +101,7 @@ impl Options {
                 let urls: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
                 options.url = urls.join(",");
             }
-            Some(_) => return Err(wrong("url", "an address or a list of them")),
+            Some(_) => return Err(self.wrong("url", "an address or a list of them")),
         }
         if let Some(prefix) = self.text(&["prefix"])? {
             options.prefix = prefix;
@@ -114,7 +124,7 @@ impl Options {
             }
         };
         if options.fallback.as_deref() == Some(Path::new("")) {
-            return Err(wrong("storage_options.fallback_filename", "a path"));
+            return Err(self.wrong("fallback_filename", "a path"));
         }
         options.check()
     }

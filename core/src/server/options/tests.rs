@@ -1,5 +1,7 @@
 //! What options are read as, and which are refused.
 
+use std::time::Duration;
+
 use super::super::config::Storage;
 use super::*;
 #[cfg(feature = "redis")]

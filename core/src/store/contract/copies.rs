@@ -2,12 +2,14 @@
 
 use crate::ErrorKind;
 use crate::store::{
-    Append, Bounds, DeadLetter, Delayed, Entry, ExportCursor, PageLimit, QueueId, QueueRecord,
-    Record, SharedStore,
+    Append, Bounds, Collection, Condition, DeadLetter, Delayed, Document, DocumentChange, Entry,
+    ExportCursor, PageLimit, QueueId, QueueRecord, Record, SharedStore,
 };
 
 use super::Make;
-use super::rig::{ALL, Rig, append, at, bury, done, except, exception, low, plain, realm, spec};
+use super::rig::{
+    ALL, Rig, START, append, at, bury, done, except, exception, low, plain, realm, spec,
+};
 
 /// Pages of a few rows, so that copies cross from page to page everywhere.
 const FEW: PageLimit = PageLimit {
@@ -62,6 +64,7 @@ struct Seen {
     depths: Vec<crate::store::Depth>,
     letters: Vec<DeadLetter>,
     delayed: Vec<Delayed>,
+    documents: Vec<Vec<Document>>,
 }
 
 async fn seen(store: &SharedStore) -> Seen {
@@ -72,7 +75,13 @@ async fn seen(store: &SharedStore) -> Seen {
         due.push(store.due(record.queue, ALL, at(60)).await.unwrap().entries);
         depths.push(store.depth(record.queue).await.unwrap());
     }
+    let mut documents = Vec::new();
+    for collection in Collection::ALL {
+        let all = store.documents(*collection, None, 1000, START);
+        documents.push(all.await.unwrap());
+    }
     Seen {
+        documents,
         queues,
         entries,
         due,
@@ -88,6 +97,19 @@ fn held(rig: &Rig, second: u64) -> Append {
         owner: Some("o".into()),
         ..append(rig.message(), &[])
     }
+}
+
+/// Puts or removes a document.
+async fn document(rig: &Rig, collection: Collection, key: u64, text: Option<u64>) {
+    let change = DocumentChange {
+        collection,
+        key: format!("k{key}").into(),
+        text: text.map(|text| text.to_string().into()),
+        expires: (key % 2 == 0).then(|| at(1000 + key)),
+        only_if: Condition::Always,
+    };
+    let changed = rig.store.change_documents(vec![change], START);
+    changed.await.unwrap();
 }
 
 /// Something of everything; two queues.
@@ -124,6 +146,11 @@ async fn fill(rig: &Rig) -> (QueueRecord, QueueRecord) {
         ..append(rig.message(), &[all.log])
     };
     rig.try_put(named).await.unwrap();
+    for key in 0..5 {
+        document(rig, Collection::Tokens, key, Some(key)).await;
+        document(rig, Collection::Realms, key, Some(key)).await;
+    }
+    document(rig, Collection::Tokens, 1, None).await;
     (all, some)
 }
 
@@ -192,6 +219,14 @@ async fn changes(from: Make<'_>, to: Make<'_>) {
     for round in 0..40 {
         cursor = step(&rig.store, &copy, cursor).await.0;
         rig.put(rig.guaranteed(), all.log).await;
+        document(&rig, Collection::Tokens, round % 7, Some(round)).await;
+        document(
+            &rig,
+            Collection::Requests,
+            round % 5,
+            (round % 3 > 0).then_some(1),
+        )
+        .await;
         let seq = 15 + round;
         match round % 8 {
             0 => {
@@ -243,6 +278,9 @@ pub async fn a_store_that_holds_something_takes_no_copy(make: Make<'_>) {
     if target(make).await.is_none() {
         return;
     }
+    document(&rig, Collection::Settings, 1, Some(1)).await;
+    let refused = rig.store.begin_import(false).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
     let queue = rig.filled("a", 2).await.queue;
     let error = rig.store.begin_import(false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);

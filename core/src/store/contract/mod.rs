@@ -17,6 +17,7 @@ mod copies;
 mod dead;
 mod dedupe;
 mod delayed;
+mod documents;
 mod expiry;
 mod order;
 mod queues;
@@ -36,6 +37,7 @@ pub use copies::*;
 pub use dead::*;
 pub use dedupe::*;
 pub use delayed::*;
+pub use documents::*;
 pub use expiry::*;
 pub use order::*;
 pub use queues::*;
@@ -172,6 +174,16 @@ macro_rules! store_contract {
             room_that_expiry_made_is_used
             maintenance_says_per_realm_what_expired
             maintenance_is_done_in_bites
+            a_document_is_kept_by_collection_and_key
+            a_document_is_changed_only_if_its_condition_holds
+            documents_are_changed_all_or_none
+            an_expired_document_counts_as_absent
+            maintenance_ends_expired_documents
+            documents_are_listed_in_pages_by_the_bytes_of_their_keys
+            a_page_of_documents_passes_expired_ones
+            a_document_may_be_large_but_not_larger
+            of_many_who_put_a_document_where_there_is_none_one_does
+            realms_that_are_purged_or_renamed_leave_documents_alone
             a_copy_answers_every_read_like_the_original
             a_copy_goes_on_with_the_same_ids
             what_changes_during_a_copy_is_copied
@@ -214,6 +226,7 @@ mod tests {
             include_str!("dead.rs"),
             include_str!("dedupe.rs"),
             include_str!("delayed.rs"),
+            include_str!("documents.rs"),
             include_str!("expiry.rs"),
             include_str!("order.rs"),
             include_str!("queues.rs"),

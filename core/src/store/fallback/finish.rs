@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
-use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::RealmId;
+use crate::{ErrorKind, Result};
 
+use super::super::documents::{Collection, Condition, DocumentChange, DocumentRecord};
 use super::super::record::{ExceptionRecord, LetterRecord, ReaderRecord, Record};
 use super::super::types::{
     Append, Appended, Burial, Exception, QueueChange, QueueSettings, QueueSpec, Seq,
@@ -29,6 +30,9 @@ impl Merging {
             self.bury(letter, &there, now).await?;
         }
         self.put_delayed().await?;
+        for document in std::mem::take(&mut self.documents).into_values() {
+            self.put_document(document, now).await?;
+        }
         let mut marks: HashMap<u64, Vec<Record>> = HashMap::new();
         for ((realm, _), mark) in std::mem::take(&mut self.marks) {
             marks.entry(realm).or_default().push(mark);
@@ -76,6 +80,32 @@ impl Merging {
     async fn put(&self, item: Append) -> Result<Appended> {
         let mut answers = self.to.append(vec![item]).await?;
         answers.pop().ok_or_else(|| unfit("no answer"))?
+    }
+
+    /// Puts a document where there is none: what the other store says holds.
+    async fn put_document(&self, told: DocumentRecord, now: Timestamp) -> Result<()> {
+        let expires = told.expires.map(Timestamp);
+        if expires.is_some_and(|at| at <= now) {
+            return Ok(());
+        }
+        let (collection, key) = (told.collection, told.key.clone());
+        let change = DocumentChange {
+            collection,
+            key: told.key,
+            text: Some(told.text),
+            expires,
+            only_if: Condition::Absent,
+        };
+        match self.to.change_documents(vec![change], now).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                if collection != Collection::Nonces {
+                    let collection = collection.as_str();
+                    tracing::warn!(collection, %key, "changed on both sides; that of Redis holds");
+                }
+                Ok(())
+            }
+            put => put,
+        }
     }
 
     async fn finish_queue(&mut self, reader: &Reader, there: &There, now: Timestamp) -> Result<()> {

@@ -230,7 +230,7 @@ impl State {
         let queued: u64 = placed.iter().map(|placed| u64::from(placed.queued)).sum();
         let refused: u64 = placed.iter().map(|placed| u64::from(placed.refused)).sum();
         let waiting = self.realms.get(&item.realm).map_or(0, |realm| realm.queued);
-        let max = self.bounds.max_queued_per_realm.unwrap_or(u64::MAX);
+        let max = self.bounds.queued_in(&item.realm);
         let is_over = waiting.saturating_add(grows) > max;
         self.counters.refused += refused + if is_over { queued } else { 0 };
         if queued == 0 || is_over {

@@ -9,13 +9,14 @@
 //!  queue  the entries of one       change  settle, except, bury, revive
 //!  line   what the store is told   read    pages, due exceptions, a look
 //!  driver who tells it             load    what it answers
-//!  side   subscriptions            sweep   what time ends
+//!  side   what is remembered       sweep   what time ends
 //!  shared calls under the lock      upkeep  writing, and the end
 //!  health what its calls say
 //! ```
 
 mod append;
 mod change;
+mod documents;
 mod driver;
 mod gaps;
 mod health;

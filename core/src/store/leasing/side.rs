@@ -16,6 +16,7 @@ use crate::clock::Timestamp;
 use crate::model::{Backoff, ConsumerName, GroupName, Key, RealmId, RetryPolicy};
 use crate::{Error, ErrorKind, Result};
 
+use super::super::documents::{DocumentRecord, Rows as _, private};
 use super::super::simple::Place;
 use super::super::types::{LogId, QueueId, QueueKind, QueueSettings};
 use super::queue::{Past, Queue};
@@ -46,6 +47,8 @@ struct Text {
     generation: u64,
     last_id: u64,
     queues: Vec<Record>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    documents: Vec<DocumentRecord>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -179,10 +182,14 @@ pub(super) fn write(state: &State) -> String {
             settings: settings_of(&queue.settings),
         })
     });
+    let documents = state.documents.after(None, usize::MAX).into_iter();
     let text = Text {
         generation: state.generation,
         last_id: state.last_id,
         queues: queues.collect(),
+        documents: documents
+            .map(|(of, document)| DocumentRecord::new(of, document))
+            .collect(),
     };
     // Texts and numbers always serialise.
     serde_json::to_string_pretty(&text).unwrap_or_default()
@@ -203,6 +210,10 @@ pub(super) fn read(text: &str, state: &mut State) -> Result<()> {
     let text: Text = serde_json::from_str(text).map_err(|error| corrupt(&error))?;
     state.generation = text.generation + 1;
     state.last_id = text.last_id;
+    for told in &text.documents {
+        let document = told.document().map_err(|error| corrupt(&error))?;
+        state.documents.put(told.collection, document);
+    }
     let base = Past::base(state.generation);
     for record in text.queues {
         let key = Key::decode(&record.key).ok_or_else(|| corrupt(&"an unknown key"))?;
@@ -332,7 +343,12 @@ fn lock(path: &Path) -> std::io::Result<File> {
 
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let new = beside(path, ".new");
-    let mut file = File::create(&new)?;
+    // One that a crash has left may be anybody's to read.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = private().write(true).create_new(true).open(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_data()?;
     fs::rename(new, path)

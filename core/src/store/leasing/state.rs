@@ -11,6 +11,7 @@ use crate::clock::{Elapsed, Timestamp};
 use crate::model::{Key, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::super::documents::Book;
 use super::super::memory::{Delays, Graves, MemoryUids};
 use super::super::simple::Place;
 use super::super::state::{Marks, Runs};
@@ -105,6 +106,8 @@ pub(super) struct State {
     pub(super) queues: BTreeMap<QueueId, Queue>,
     pub(super) places: HashSet<Arc<Place>>,
     pub(super) delays: Delays,
+    /// Kept if subscriptions are.
+    pub(super) documents: Book,
     pub(super) expiry: Expiry,
     pub(super) in_flight: HashMap<u64, InFlight>,
     /// Marks of appends under way.

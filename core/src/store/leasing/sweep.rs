@@ -34,6 +34,9 @@ impl State {
             }
             self.end_left(queue);
         }
+        let ended = self.documents.sweep(now, left);
+        left -= ended;
+        self.is_dirty |= ended > 0;
         left = self.sweep_realms(left, now);
         done.more = left == 0;
         done

@@ -1,5 +1,6 @@
 //! What comes of custom stores with every habit: the contract, restarts, troubles.
 
+mod documents;
 mod health;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::{Key, Message, MessageId, RealmId};
 
+use super::super::documents::Book;
 use super::super::state::{Changes, Held, Keep, Letter, Row};
 use super::super::types::{DeadLetterId, Delayed, Exception, LogId, QueueId, Seq};
 use super::delays::Delays;
@@ -46,6 +47,7 @@ pub(crate) struct MemoryKeep {
     exception_expiry: BTreeSet<(Timestamp, QueueId, Seq)>,
     graves: HashMap<u64, Graves<Letter<Arc<Message>>>>,
     delays: Delays,
+    documents: Book,
     changes: Option<Box<Changes>>,
 }
 
@@ -67,6 +69,7 @@ impl Keep for MemoryKeep {
     type Held = Arc<Message>;
     type Entries = Pieces;
     type Uids = MemoryUids;
+    type Documents = Book;
     const IS_WRITTEN: bool = false;
 
     fn entries(&mut self, _log: LogId, _realm: u64, _key: &Key) -> Pieces {
@@ -75,6 +78,14 @@ impl Keep for MemoryKeep {
 
     fn uids(&mut self, _realm: u64, _name: &RealmId) -> MemoryUids {
         MemoryUids::default()
+    }
+
+    fn documents(&self) -> &Book {
+        &self.documents
+    }
+
+    fn documents_mut(&mut self) -> &mut Book {
+        &mut self.documents
     }
 
     fn changes(&mut self) -> &mut Option<Box<Changes>> {

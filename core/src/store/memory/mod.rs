@@ -11,6 +11,7 @@ mod keep;
 mod read;
 mod uids;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -19,6 +20,7 @@ use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::documents::{Collection, Document, DocumentChange, Documents};
 use super::record::{ExportCursor, Exported, Record};
 use super::state::State;
 use super::types::{
@@ -68,6 +70,22 @@ impl MemoryStore {
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new(Bounds::default())
+    }
+}
+
+impl Documents for MemoryStore {
+    fn documents(
+        &self,
+        collection: Collection,
+        after: Option<Arc<str>>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Pending<Vec<Document>> {
+        self.call(|state| Ok(state.documents(collection, after.as_deref(), limit, now)))
+    }
+
+    fn change_documents(&self, changes: Vec<DocumentChange>, now: Timestamp) -> Pending<()> {
+        self.call(|state| state.change_documents(&changes, now))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::model::Message;
+use crate::model::{Message, RealmId};
 
 use super::super::types::{Append, Bounds, Overflow, QueueChange};
 
@@ -123,8 +123,8 @@ impl Args {
     }
 
     /// What an `append` begins with.
-    pub(super) fn append_head(&mut self, bounds: &Bounds) {
-        let realm = bounds.max_queued_per_realm.unwrap_or(LARGEST);
+    pub(super) fn append_head(&mut self, bounds: &Bounds, realm: &RealmId) {
+        let realm = bounds.queued_in(realm).min(LARGEST);
         self.room(bounds).number(realm).memory(bounds);
     }
 

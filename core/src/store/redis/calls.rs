@@ -370,7 +370,8 @@ impl Store for RedisStore {
 
     fn maintain(&self, budget: usize, now: Timestamp) -> Pending<Maintained> {
         self.spawn(move |lanes| async move {
-            let done = lanes.maintain(budget, now).await?;
+            let mut done = lanes.maintain(budget, now).await?;
+            done.more |= lanes.documents.sweep(now, budget).await?;
             lanes.sample().await;
             Ok(done)
         })

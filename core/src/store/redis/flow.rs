@@ -307,7 +307,7 @@ impl Flow {
         let (script, ids, deadline) = (first.script, first.ids, last.deadline);
         let mut args = Args::new();
         if script == Script::Append {
-            args.append_head(&self.hub.bounds);
+            args.append_head(&self.hub.bounds, &lane.realm());
         }
         calls.iter().for_each(|call| args.join(&call.args));
         self.last += u64::from(!script.is_look());

@@ -19,6 +19,7 @@ use super::super::types::{Delayed, Depth, Maintained, QueueId, QueueRecord};
 use super::answers::{self, Fields};
 use super::args::{Args, millis};
 use super::claim::Claims;
+use super::documents::DocumentLine;
 use super::hub::{self, Hub};
 use super::lane::{Call, Lane};
 use super::leads;
@@ -53,6 +54,8 @@ pub(super) struct Lanes {
     pub(super) taking: Mutex<Option<Box<Taking>>>,
     /// It does not lead yet.
     pub(super) takes_copy: AtomicBool,
+    /// What is asked about documents.
+    pub(super) documents: DocumentLine,
     /// Calls about that copy take their turns: the next number to give, and whose turn it is.
     turns: (AtomicU64, watch::Sender<u64>),
 }
@@ -64,6 +67,7 @@ fn lost() -> Error {
 impl Lanes {
     pub(super) fn new(hub: Arc<Hub>, runtime: Handle) -> Self {
         Self {
+            documents: DocumentLine::start(&hub, &runtime),
             hub,
             runtime,
             realms: RwLock::default(),

@@ -159,7 +159,7 @@ async fn holds_something(lanes: &Arc<Lanes>) -> Result<bool> {
             return Ok(true);
         }
     }
-    Ok(false)
+    lanes.documents.is_empty().await.map(|is_empty| !is_empty)
 }
 
 /// Drops everything, in bites.
@@ -167,6 +167,7 @@ async fn wipe(lanes: &Arc<Lanes>) -> Result<()> {
     for lane in lanes.all() {
         while answers::text(&lanes.copy(&lane, "wipe", Args::new()).await?)? == "1" {}
     }
+    lanes.documents.wipe().await?;
     lanes.leave_all();
     let (_, mut link) = lanes.hub.links.get().await?;
     names::drop(&lanes.hub, &mut link, None).await

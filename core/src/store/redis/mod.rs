@@ -8,6 +8,7 @@ mod answers;
 mod args;
 mod claim;
 mod copies;
+mod documents;
 mod flow;
 mod given;
 mod hub;

@@ -20,6 +20,7 @@ use crate::clock::Timestamp;
 use crate::model::RealmId;
 
 use super::super::claim::News;
+use super::super::documents::Collection;
 use super::super::types::{LogId, QueueId};
 use super::answers;
 use super::claim::SIGNS;
@@ -135,8 +136,13 @@ impl Others {
     }
 }
 
+/// Where all brokers hear.
+pub(super) fn channel(hub: &Hub) -> String {
+    hub.key("notices")
+}
+
 fn channels(hub: &Hub) -> [String; 2] {
-    let all = hub.key("notices");
+    let all = channel(hub);
     let own = format!("{all}:{}", hub.writer);
     [all, own]
 }
@@ -348,6 +354,12 @@ async fn heard(lanes: &Arc<Lanes>, realms: &mut HashMap<u64, Arc<Lane>>, text: &
     let is_new = others.note_alive(writer);
     if what == "?" || (is_new && what == "h") {
         let _ = publish(&lanes.hub, Some(writer), "h").await;
+    }
+    if what == "d" {
+        if let Some(collection) = words.next().and_then(Collection::parse) {
+            tell(lanes, News::Documents(collection));
+        }
+        return;
     }
     let mut numbers = words.map(|word| word.parse::<u64>().unwrap_or(0));
     let (first, second) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

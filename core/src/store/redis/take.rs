@@ -70,6 +70,7 @@ pub(super) async fn import(lanes: &Arc<Lanes>, records: Vec<Record>) -> Result<(
         realm: 0,
         args: Args::new(),
     };
+    lanes.documents.take(&records).await?;
     for record in records {
         match record {
             Record::Numbers { last } => taking.last = taking.last.max(last),
@@ -217,9 +218,9 @@ impl Taking {
                 | Gone::Exceptions { queue } => self.realm_of_queue(*queue),
                 Gone::Letter { realm, .. } => Some(*realm),
                 Gone::Delayed { message } => self.held.get(message).copied(),
-                Gone::Realm { .. } => None,
+                Gone::Realm { .. } | Gone::Document { .. } | Gone::Documents => None,
             }),
-            Record::Numbers { .. } | Record::Realm { .. } => Ok(None),
+            Record::Numbers { .. } | Record::Realm { .. } | Record::Document(_) => Ok(None),
         }
     }
 
@@ -289,7 +290,7 @@ fn put(args: &mut Args, record: &Record) {
             args.text("u").text(uid).id(*message).number(*at);
         }
         Record::Gone(gone) => put_gone(args, gone),
-        Record::Numbers { .. } | Record::Realm { .. } => {}
+        Record::Numbers { .. } | Record::Realm { .. } | Record::Document(_) => {}
     }
 }
 
@@ -302,7 +303,7 @@ pub(super) fn marks(marks: &[Record]) -> Args {
 
 fn put_gone(args: &mut Args, gone: &Gone) {
     match *gone {
-        Gone::Realm { .. } => {}
+        Gone::Realm { .. } | Gone::Document { .. } | Gone::Documents => {}
         Gone::Log { log } => {
             args.text("L").id(log);
         }

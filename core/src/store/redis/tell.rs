@@ -26,7 +26,10 @@ use super::lanes::Lanes;
 use super::told;
 use super::{SCRIPT_BYTES, SCRIPT_ENTRIES};
 
+mod documents;
 mod rows;
+
+use documents::Walk;
 
 /// Rows that are asked for before the first one is answered; few if they may be large.
 const AHEAD: usize = 64;
@@ -116,6 +119,7 @@ pub(super) struct Telling {
     queues: HashSet<QueueId>,
     /// Realms whose delayed messages were not all passed yet.
     passing: HashSet<u64>,
+    documents: Walk,
 }
 
 /// What a script said of a row.
@@ -166,6 +170,8 @@ pub(super) async fn export(
     if left == 0 {
         telling.gather(&lanes).await?;
         left = telling.left().max(u64::from(lanes.hub.is_stepping()));
+        let is_told = telling.documents.tell(&lanes, &mut sheet).await?;
+        left = left.max(u64::from(!is_told));
     }
     *lanes.telling.lock() = Some(telling);
     Ok(Exported {
@@ -203,6 +209,7 @@ impl Telling {
             logs: HashMap::new(),
             queues: HashSet::new(),
             passing: HashSet::new(),
+            documents: Walk::default(),
         });
         lanes.renamed.lock().clear();
         for lane in lanes.all() {

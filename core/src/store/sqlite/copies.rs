@@ -23,7 +23,7 @@ use super::open::{refused, says};
 const EMPTY: &str = "DELETE FROM realm; DELETE FROM log; DELETE FROM queue; DELETE FROM run; \
     DELETE FROM body; DELETE FROM refs; DELETE FROM damaged; DELETE FROM entry; \
     DELETE FROM exception; DELETE FROM dead; DELETE FROM delayed; DELETE FROM mark; \
-    DELETE FROM uid; DELETE FROM meta;";
+    DELETE FROM uid; DELETE FROM document; DELETE FROM meta;";
 
 /// What `copying` says of a copy that has come to its end.
 const WHOLE: &str = "2";

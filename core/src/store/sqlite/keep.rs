@@ -13,6 +13,7 @@ use super::super::state::{Changes, Keep, Letter, Row, Touched};
 use super::super::types::{DeadLetterId, Delayed, Exception, LogId, QueueId, QueueSpec, Seq};
 use super::codec;
 use super::db::{Db, int, uint};
+use super::documents::DocumentRows;
 use super::entries::{EntryRows, Stored, expiry};
 use super::telling;
 use super::uids::UidRows;
@@ -24,13 +25,16 @@ pub(super) struct Tables {
     pub(super) queues: HashSet<QueueId>,
     pub(super) logs: HashSet<LogId>,
     pub(super) marks: HashSet<RealmId>,
+    documents: DocumentRows,
     changes: Option<Box<Changes>>,
 }
 
 impl Tables {
     pub(super) fn new(db: Rc<Db>) -> Self {
+        let documents = DocumentRows::new(Rc::clone(&db));
         Self {
             db,
+            documents,
             queues: HashSet::new(),
             logs: HashSet::new(),
             marks: HashSet::new(),
@@ -97,6 +101,7 @@ impl Keep for Tables {
     type Held = Stored;
     type Entries = EntryRows;
     type Uids = UidRows;
+    type Documents = DocumentRows;
     const IS_WRITTEN: bool = true;
 
     fn entries(&mut self, log: LogId, realm: u64, key: &Key) -> EntryRows {
@@ -113,6 +118,14 @@ impl Keep for Tables {
             (int(realm), name.as_str()),
         );
         UidRows::new(Rc::clone(&self.db), realm, 0)
+    }
+
+    fn documents(&self) -> &DocumentRows {
+        &self.documents
+    }
+
+    fn documents_mut(&mut self) -> &mut DocumentRows {
+        &mut self.documents
     }
 
     fn changes(&mut self) -> &mut Option<Box<Changes>> {

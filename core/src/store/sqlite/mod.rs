@@ -20,6 +20,7 @@ mod codec;
 mod copies;
 mod core;
 mod db;
+mod documents;
 mod entries;
 mod failure;
 mod health;

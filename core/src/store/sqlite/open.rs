@@ -22,7 +22,7 @@ use super::options::{SqliteOptions, Synchronous};
 /// `RSTT`: marks a database as ours.
 const APPLICATION: i64 = 0x5253_5454;
 /// What leads from each version to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("documents.sql")];
 /// How long the database is looked through for damage before the port opens.
 const CHECK: Duration = Duration::from_secs(2);
 

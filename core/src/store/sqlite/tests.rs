@@ -46,6 +46,7 @@ impl SqliteStore {
     }
 }
 
+mod documents;
 mod failures;
 mod places;
 mod reopening;

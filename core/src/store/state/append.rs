@@ -214,7 +214,7 @@ impl<K: Keep> State<K> {
         let Some(realm) = self.realms.get_mut(&item.realm) else {
             return Ok(Vec::new());
         };
-        let max = self.bounds.max_queued_per_realm.unwrap_or(u64::MAX);
+        let max = self.bounds.queued_in(&item.realm);
         let is_over = realm.queued.saturating_add(grows) > max;
         if queued == 0 || is_over {
             self.counters.refused += refused + if is_over { queued } else { 0 };

@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 
 use crate::model::{MessageId, RealmId};
 
+use super::super::documents::Collection;
 use super::super::record::ExportCursor;
 use super::super::turns::{Turn, Turns};
 use super::super::types::{DeadLetterId, LogId, QueueId, Seq};
@@ -28,6 +29,7 @@ pub(crate) enum Touched {
     Delayed(MessageId),
     Mark(u64, Arc<str>),
     Uid(u64, Arc<str>),
+    Document(Collection, Arc<str>),
     /// Exceptions of a queue after a seq.
     EachException(QueueId, Seq),
     /// Dead letters of a realm after one.
@@ -36,6 +38,8 @@ pub(crate) enum Touched {
     EachDelayed(Option<(u64, u64)>),
     /// Users' ids of a realm after a place.
     EachUid(u64, u64),
+    /// Documents after one.
+    EachDocument(Option<(Collection, Arc<str>)>),
 }
 
 impl Turn for Touched {
@@ -46,6 +50,7 @@ impl Turn for Touched {
                 | Self::EachLetter(..)
                 | Self::EachDelayed(_)
                 | Self::EachUid(..)
+                | Self::EachDocument(_)
         )
     }
 }

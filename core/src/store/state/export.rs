@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::model::Message;
 use crate::{Error, ErrorKind, Result};
 
+use super::super::documents::Rows as _;
 use super::super::record::{
     DelayedRecord, EntryRecord, ExceptionRecord, ExportCursor, Exported, Gone, LetterRecord,
     LogRecord, MarkRecord, ReaderRecord, Record, Sums,
@@ -28,15 +29,15 @@ enum Damaged {
 }
 
 /// A page that is being filled.
-struct Sheet {
+pub(super) struct Sheet {
     records: Vec<Record>,
-    entries: usize,
+    pub(super) entries: usize,
     bytes: usize,
     damaged: Vec<Damaged>,
 }
 
 impl Sheet {
-    fn put(&mut self, record: Record) {
+    pub(super) fn put(&mut self, record: Record) {
         self.entries = self.entries.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(record.weight());
         self.records.push(record);
@@ -250,6 +251,9 @@ impl<K: Keep> State<K> {
         }
         changes.is_walking_delayed = true;
         changes.add(Touched::EachDelayed(None));
+        if !self.keep.documents().is_empty() {
+            changes.add(Touched::EachDocument(None));
+        }
         *self.keep.changes() = Some(Box::new(changes));
         cursor
     }
@@ -393,7 +397,7 @@ impl<K: Keep> State<K> {
                     changes.add(Touched::EachUid(realm, last));
                 }
             }
-            _ => {}
+            row => self.tell_documents(row, changes, sheet),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::super::documents::Rows as _;
 use super::super::record::{
     DelayedRecord, EntryRecord, ExceptionRecord, Gone, LetterRecord, LogRecord, MarkRecord,
     ReaderRecord, Record, Run, Sums,
@@ -57,7 +58,9 @@ const LAST: u64 = i64::MAX as u64;
 impl<K: Keep> State<K> {
     /// Whether it holds nothing at all.
     pub(crate) fn is_empty(&self) -> bool {
-        self.realms.values().all(Realm::is_empty) && self.queues.is_empty()
+        self.realms.values().all(Realm::is_empty)
+            && self.queues.is_empty()
+            && self.keep.documents().is_empty()
     }
 
     /// Takes in one row.
@@ -84,7 +87,8 @@ impl<K: Keep> State<K> {
                 let uids = &mut self.imported(*realm)?.1.marks.uids;
                 uids.set(Arc::clone(uid), MessageId(*message), Timestamp(*at));
             }
-            Record::Gone(gone) => self.import_gone(*gone),
+            Record::Document(document) => self.import_document(document)?,
+            Record::Gone(gone) => self.import_gone(gone),
         }
         Ok(())
     }
@@ -267,8 +271,8 @@ impl<K: Keep> State<K> {
         Ok(())
     }
 
-    fn import_gone(&mut self, gone: Gone) {
-        match gone {
+    fn import_gone(&mut self, gone: &Gone) {
+        match *gone {
             Gone::Realm { realm } => {
                 if let Some(name) = self.names.remove(&realm) {
                     self.keep.realm_gone(realm, &name);
@@ -304,6 +308,11 @@ impl<K: Keep> State<K> {
                 }
             }
             Gone::Delayed { message } => self.drop_delayed(MessageId(message)),
+            Gone::Document {
+                collection,
+                ref key,
+            } => self.drop_document(collection, key),
+            Gone::Documents => self.drop_documents(),
         }
     }
 

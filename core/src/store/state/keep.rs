@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::{Key, Message, MessageId, RealmId};
 
+use super::super::documents::Rows;
 use super::super::types::{
     Bounds, DeadLetterId, Delayed, Exception, LogId, QueueId, QueueKind, QueueSpec, Seq,
 };
@@ -117,6 +118,8 @@ pub(crate) trait Keep: Debug {
     type Entries: Entries<Held = Self::Held>;
     /// Users' own ids of one realm.
     type Uids: Uids;
+    /// Documents.
+    type Documents: Rows;
     /// Whether what the state holds itself is written too: then changes are noted until they are.
     const IS_WRITTEN: bool;
 
@@ -124,6 +127,11 @@ pub(crate) trait Keep: Debug {
     fn entries(&mut self, log: LogId, realm: u64, key: &Key) -> Self::Entries;
     /// Room for a new realm's ids.
     fn uids(&mut self, realm: u64, name: &RealmId) -> Self::Uids;
+
+    /// Where documents are.
+    fn documents(&self) -> &Self::Documents;
+    /// The same, to be changed.
+    fn documents_mut(&mut self) -> &mut Self::Documents;
 
     /// What an export that is under way has still to tell.
     fn changes(&mut self) -> &mut Option<Box<Changes>>;

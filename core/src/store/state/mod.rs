@@ -8,6 +8,7 @@
 mod append;
 mod change;
 mod changes;
+mod documents;
 mod export;
 mod import;
 mod keep;

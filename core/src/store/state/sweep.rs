@@ -37,6 +37,7 @@ impl<K: Keep> State<K> {
             self.count_expired(log, 1, &mut done);
             self.end_left(id);
         }
+        left = self.sweep_documents(left, now);
         left = self.sweep_realms(left, now);
         self.sample();
         done.more = left == 0;

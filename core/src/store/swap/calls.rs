@@ -1,12 +1,14 @@
 //! Every call of a store, passed on to the one in force or held back.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 
 use super::super::claim::{Claim, Hear, Wish};
+use super::super::documents::{Collection, Document, DocumentChange, Documents};
 use super::super::record::{ExportCursor, Exported, Record};
 use super::super::types::{
     Append, Appended, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability, Entry, Gap,
@@ -15,6 +17,22 @@ use super::super::types::{
 };
 use super::super::{Pending, Store};
 use super::{SwapStore, replaced};
+
+impl Documents for SwapStore {
+    fn documents(
+        &self,
+        collection: Collection,
+        after: Option<Arc<str>>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Pending<Vec<Document>> {
+        self.call(move |store| store.documents(collection, after, limit, now))
+    }
+
+    fn change_documents(&self, changes: Vec<DocumentChange>, now: Timestamp) -> Pending<()> {
+        self.call(move |store| store.change_documents(changes, now))
+    }
+}
 
 impl Store for SwapStore {
     fn durability(&self) -> Durability {
@@ -197,8 +215,8 @@ impl Store for SwapStore {
 
     fn listen(&self, hear: Hear) {
         let mut gate = self.gate.write();
-        gate.hear = Some(hear.clone());
-        gate.store.listen(hear);
+        gate.hears.push(hear);
+        gate.listen();
     }
 
     fn lead(&self) -> Pending<()> {

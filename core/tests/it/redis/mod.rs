@@ -4,6 +4,7 @@ mod claims;
 pub mod cluster;
 #[cfg(unix)]
 mod crash;
+mod documents;
 #[cfg(unix)]
 mod fallback;
 mod merge;

@@ -68,11 +68,16 @@ impl Broker {
 
     /// SIGKILL.
     pub fn signal_kill(&self) {
+        self.signal("-9");
+    }
+
+    /// Another signal.
+    pub fn signal(&self, signal: &str) {
         let pid = self.child.id().expect("it runs").to_string();
-        let killed = std::process::Command::new("kill")
-            .args(["-9", &pid])
+        let sent = std::process::Command::new("kill")
+            .args([signal, &pid])
             .status();
-        assert!(killed.unwrap().success());
+        assert!(sent.unwrap().success());
     }
 
     /// SIGTERM to the process that it runs for us, and waits for both.

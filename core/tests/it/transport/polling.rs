@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use restante::clock::TestClock;
-use restante::transport::{Config, Cors, Ending, Link};
+use restante::transport::{Config, Cors, Doors, Ending, Link};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -321,7 +321,10 @@ async fn a_page_of_a_foreign_origin_is_refused_unless_listed() {
         credentials: true,
     };
     let config = Config {
-        cors: Some(cors),
+        doors: Doors {
+            cors: Some(cors),
+            ..Doors::default()
+        },
         ..Config::default()
     };
     let server = Server::start(config);

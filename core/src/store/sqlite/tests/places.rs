@@ -211,7 +211,7 @@ async fn the_database_is_set_up_as_documented() {
         ];
         Ok(names.map(number))
     });
-    assert_eq!(asked.await.unwrap(), [4096, 2, 2, 0x5253_5454, 1]);
+    assert_eq!(asked.await.unwrap(), [4096, 2, 2, 0x5253_5454, 2]);
     let mode = "PRAGMA journal_mode";
     let file = Connection::open(house.path()).unwrap();
     let mode: String = file.query_row(mode, [], |row| row.get(0)).unwrap();

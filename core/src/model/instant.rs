@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Option<Timestamp> {
 }
 
 /// The text JavaScript's `toISOString` gives.
-pub(super) fn format(at: Timestamp) -> String {
+pub(crate) fn format(at: Timestamp) -> String {
     // Beyond the year 9999 the text would not be a date any more.
     let millis = i64::try_from(at.0)
         .unwrap_or(i64::MAX)

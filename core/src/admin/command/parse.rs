@@ -1,0 +1,284 @@
+//! The body of a command → [`Command`], under all the names that clients use.
+
+use crate::auth::Role;
+use crate::store::{DeadLetterId, QueueId};
+use crate::{Error, ErrorKind, Result};
+
+use super::super::body::Body;
+use super::{
+    Command, E2ee, ExternalAuth, Letter, NewRealm, NewToken, RealmChange, Scope, Secret,
+    WhichSession, WhichToken,
+};
+
+const KEY: &[&str] = &["key", "preshared_key", "presharedKey"];
+const MANAGER_KEY: &[&str] = &["manager_key", "managerKey"];
+const JWT_KEY: &[&str] = &["jwt_key", "jwtKey"];
+const REQUIRE_KEY: &[&str] = &["require_key", "requireKey"];
+const DISPOSABLE: &[&str] = &["ephemeral", "temporary", "disposable"];
+const LETTER: &[&str] = &["msg_id", "msgId", "id"];
+const ANONYMOUS: &[&str] = &["allow_anonymous", "allowAnonymous"];
+const ACCEPTANCE: &[&str] = &["require_acceptance", "requireAcceptance"];
+
+fn bad(text: impl Into<Box<str>>) -> Error {
+    Error::new(ErrorKind::BadCommand, text)
+}
+
+impl Command {
+    /// Reads a command from the JSON text of its body.
+    ///
+    /// # Errors
+    /// `bad_command`, `bad_name`; `unsupported` for a command nobody knows.
+    pub fn parse(body: &str) -> Result<Self> {
+        let body = Body::read(body)?;
+        let name = body.needed(&["command"])?;
+        match &*name {
+            "get" => Ok(Self::Get),
+            "stats" => Ok(Self::Stats),
+            "reload_settings" => Ok(Self::ReloadSettings),
+            "set_persistence" => Ok(Self::SetPersistence(persistence(body)?)),
+            name if name.starts_with("dlq_") || name.starts_with("queue_") => queues(name, &body),
+            name if name.contains("realm") => realms(name, &body),
+            name => credentials(name, &body),
+        }
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    bad(format!("there is no command {name:?}"))
+}
+
+fn secret(text: Option<String>) -> Option<Secret> {
+    text.map(Secret)
+}
+
+fn realms(name: &str, body: &Body) -> Result<Command> {
+    let change =
+        match name {
+            "add_realm" => return add_realm(body),
+            "rename_realm" => {
+                return Ok(Command::RenameRealm {
+                    from: body.named_realm("from")?,
+                    to: body.named_realm("to")?,
+                });
+            }
+            "remove_realm" => {
+                return Ok(Command::RemoveRealm {
+                    realm: body.realm()?,
+                });
+            }
+            "set_realm_auth" => RealmChange::Required(body.needed_flag(&["required"])?),
+            "set_realm_manager_key" => RealmChange::ManagerKey(secret(body.secret(MANAGER_KEY)?)),
+            "set_realm_jwt_key" => RealmChange::JwtKey(secret(body.secret(JWT_KEY)?)),
+            "set_realm_key" => RealmChange::Key(secret(body.secret(KEY)?), body.flag(REQUIRE_KEY)?),
+            "set_realm_acceptance" => RealmChange::Acceptance(body.needed_flag(&["required"])?),
+            "set_realm_anonymous" => RealmChange::Anonymous(body.needed_flag(ANONYMOUS)?),
+            "set_realm_e2ee" => {
+                let policy = body.needed(&["e2ee", "policy"])?;
+                RealmChange::E2ee(e2ee(&policy).ok_or_else(|| {
+                    bad("e2ee must be \"off\", \"opportunistic\" or \"required\"")
+                })?)
+            }
+            "set_realm_lifetime" => RealmChange::Lifetime {
+                ephemeral: body.truthy(DISPOSABLE).unwrap_or(true),
+                ttl: body.ttl()?,
+            },
+            _ => return Err(unknown(name)),
+        };
+    Ok(Command::SetRealm {
+        realm: body.realm()?,
+        change,
+        create: body.flag(&["create"])?.unwrap_or(false),
+    })
+}
+
+fn e2ee(text: &str) -> Option<E2ee> {
+    Some(match text {
+        "off" => E2ee::Off,
+        "opportunistic" => E2ee::Opportunistic,
+        "required" => E2ee::Required,
+        _ => return None,
+    })
+}
+
+fn add_realm(body: &Body) -> Result<Command> {
+    let ttl = body.ttl()?;
+    Ok(Command::AddRealm(Box::new(NewRealm {
+        realm: body.realm()?,
+        required: body.flag(&["required"])?.unwrap_or(true),
+        manager_key: secret(body.secret(MANAGER_KEY)?),
+        jwt_key: secret(body.secret(JWT_KEY)?),
+        key: secret(body.secret(KEY)?),
+        require_key: body.flag(REQUIRE_KEY)?,
+        require_acceptance: body.flag(ACCEPTANCE)?,
+        allow_anonymous: body.flag(ANONYMOUS)?,
+        e2ee: body.text(&["e2ee"])?.as_deref().and_then(e2ee),
+        ephemeral: ttl.is_some() || body.truthy(DISPOSABLE).unwrap_or(false),
+        ttl,
+    })))
+}
+
+fn credentials(name: &str, body: &Body) -> Result<Command> {
+    Ok(match name {
+        "set_global_auth" => Command::SetGlobalAuth {
+            enabled: body.needed_flag(&["enabled"])?,
+        },
+        "set_external_auth" => Command::SetExternalAuth(external(body)?),
+        "add_management_token" => Command::AddManagementToken {
+            token: Secret(body.needed(&["token"])?),
+            realm_prefix: body.needed(&["realm_prefix", "realmPrefix"])?,
+            ephemeral_only: body
+                .flag(&["ephemeral_only", "ephemeralOnly"])?
+                .unwrap_or(false),
+            max_ttl: body.lifetime("max_ttl")?,
+        },
+        "revoke_management_token" => {
+            let hash = body.token_hash()?;
+            Command::RevokeManagementToken {
+                token: hash.ok_or_else(|| bad("token_hash must be given"))?,
+            }
+        }
+        "add_token" => add_token(body)?,
+        "revoke_token" => Command::RevokeToken {
+            which: which_token(body)?,
+            allow_admin: body.flag(&["allow_admin", "allowAdmin"])?.unwrap_or(false),
+        },
+        "authorization_list" => Command::AuthorizationList {
+            realm: body.any_realm()?,
+            status: body.text(&["status"])?,
+            cursor: body.text(&["cursor"])?,
+            limit: body.count(&["limit"], 100, 1_000)?,
+        },
+        "list_sessions" => Command::ListSessions {
+            realm: body.any_realm()?,
+        },
+        "disconnect" => Command::Disconnect(which_session(body)?),
+        _ => return Err(unknown(name)),
+    })
+}
+
+fn external(body: &Body) -> Result<ExternalAuth> {
+    let prefix = body.secret(&["realm_prefix", "realmPrefix"])?;
+    let scope = match (body.any_realm()?, prefix) {
+        (None, None) => Scope::Global,
+        (Some(realm), None) => Scope::Realm(realm),
+        (None, Some(prefix)) => Scope::Prefix(prefix),
+        (Some(_), Some(_)) => return Err(bad("give realm or realm_prefix, not both")),
+    };
+    let secret = body.text(&["auth_secret", "authSecret"])?;
+    Ok(ExternalAuth {
+        scope,
+        url: body.secret(&["auth_url", "authUrl"])?,
+        secret: secret.map(|text| (!text.is_empty()).then_some(Secret(text))),
+    })
+}
+
+fn add_token(body: &Body) -> Result<Command> {
+    let role = body.text(&["role"])?;
+    let role = Role::parse(role.as_deref().unwrap_or("both"));
+    Ok(Command::AddToken(Box::new(NewToken {
+        realm: body.realm()?,
+        role: role.ok_or_else(|| bad("role must be producer, consumer, both, manager or admin"))?,
+        client_id: body.secret(&["client_id", "clientId"])?,
+        client_name: body.secret(&["client_name", "clientName"])?,
+        token: secret(body.secret(&["token"])?),
+        allow: body.get(&["allow"]).cloned(),
+        names: body.get(&["names"]).cloned(),
+    })))
+}
+
+fn which_token(body: &Body) -> Result<WhichToken> {
+    if let Some(token) = body.secret(&["token"])? {
+        return Ok(WhichToken::Text(Secret(token)));
+    }
+    if let Some(hash) = body.token_hash()? {
+        return Ok(WhichToken::Hash(hash));
+    }
+    match (body.any_realm()?, body.secret(&["client_id", "clientId"])?) {
+        (Some(realm), Some(client)) => Ok(WhichToken::Client(realm, client)),
+        _ => Err(bad("give token, token_hash, or realm and client_id")),
+    }
+}
+
+fn which_session(body: &Body) -> Result<WhichSession> {
+    if let Some(socket) = body.secret(&["socket_id", "socketId"])? {
+        return Ok(WhichSession::Socket(socket));
+    }
+    if let Some(client) = body.secret(&["client_id", "clientId"])? {
+        return Ok(WhichSession::Client(client));
+    }
+    let realm = body.any_realm()?;
+    let realm = realm.ok_or_else(|| bad("give socket_id, client_id or realm"))?;
+    Ok(WhichSession::Realm(realm))
+}
+
+fn queues(name: &str, body: &Body) -> Result<Command> {
+    Ok(match name {
+        "dlq_list" => Command::DlqList {
+            realm: body.any_realm()?,
+            cursor: body.text(&["cursor"])?,
+            limit: body.count(&["limit"], 100, 1_000)?,
+        },
+        "dlq_replay" | "dlq_requeue" => Command::DlqReplay(letter(body)?),
+        "dlq_discard" => Command::DlqDiscard(letter(body)?),
+        "dlq_purge" => Command::DlqPurge {
+            realm: body.realm()?,
+        },
+        "queue_stats" => Command::QueueStats {
+            realm: body.any_realm()?,
+        },
+        "queue_release" => {
+            let queue = body.needed(&["queue"])?.parse().ok();
+            Command::QueueRelease {
+                realm: body.realm()?,
+                queue: QueueId(queue.ok_or_else(|| bad("queue must be a queue's id"))?),
+            }
+        }
+        _ => return Err(unknown(name)),
+    })
+}
+
+fn letter(body: &Body) -> Result<Letter> {
+    let id = body.needed(LETTER)?.parse::<DeadLetterId>();
+    let unknown = |_| Error::new(ErrorKind::DeadLetterUnknown, "no such dead letter is known");
+    Ok(Letter {
+        id: id.map_err(unknown)?,
+        realm: body.any_realm()?,
+    })
+}
+
+/// The members that say which store, without those that are the command's.
+fn persistence(body: Body) -> Result<serde_json::Map<String, serde_json::Value>> {
+    if !body.has(&["storage", "backend", "store"]) {
+        return Err(bad("storage must be memory, sqlite, redis or custom"));
+    }
+    let mut members = body.into_members();
+    members.remove("command");
+    if let Some(storage) = members.remove("backend") {
+        members.entry("storage").or_insert(storage);
+    }
+    let options = ["options", "storageOptions", "storage_options"];
+    let mut inner = serde_json::Map::new();
+    for name in options {
+        match members.remove(name) {
+            None | Some(serde_json::Value::Null) => {}
+            Some(serde_json::Value::Object(given)) => inner.extend(given),
+            Some(_) => return Err(bad("storage_options must be an object")),
+        }
+    }
+    // What a person writes beside the command (§4.3).
+    for (name, as_what) in [
+        ("default_ttl", "default_ttl"),
+        ("filename", "filename"),
+        ("path", "filename"),
+        ("url", "url"),
+        ("prefix", "prefix"),
+        ("module", "module"),
+        ("module_path", "module"),
+    ] {
+        if let Some(value) = members.remove(name).filter(|value| !value.is_null()) {
+            inner.insert(as_what.to_owned(), value);
+        }
+    }
+    members.insert("storage_options".to_owned(), inner.into());
+    Ok(members)
+}

@@ -1,0 +1,221 @@
+use std::time::Duration;
+
+use super::{Command, E2ee, RealmChange, Scope, WhichToken};
+use crate::auth::Role;
+use crate::model::RealmId;
+use crate::{ErrorKind, Result};
+
+fn parse(body: &str) -> Result<Command> {
+    Command::parse(&body.replace('\'', "\""))
+}
+
+fn kind(body: &str) -> ErrorKind {
+    parse(body).unwrap_err().kind()
+}
+
+fn realm(name: &str) -> RealmId {
+    RealmId::parse(name).unwrap()
+}
+
+fn change(body: &str) -> RealmChange {
+    match parse(body).unwrap() {
+        Command::SetRealm { change, .. } => change,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_realm_with_a_ttl_or_any_truthy_flag_is_disposable() {
+    let new = |body: &str| match parse(body).unwrap() {
+        Command::AddRealm(new) => new,
+        other => panic!("{other:?}"),
+    };
+    let plain = new("{'command':'add_realm','realm':'org:acme'}");
+    assert!(plain.required && !plain.ephemeral && plain.ttl.is_none());
+    let by_ttl = new("{'command':'add_realm','realm':'r','ttl':'1.5H'}");
+    assert!(by_ttl.ephemeral);
+    assert_eq!(by_ttl.ttl, Some(Duration::from_secs(5_400)));
+    for flag in ["'ephemeral':1", "'temporary':'yes'", "'disposable':true"] {
+        assert!(new(&format!("{{'command':'add_realm','realm':'r',{flag}}}")).ephemeral);
+    }
+    assert!(!new("{'command':'add_realm','realm':'r','ephemeral':false,'ttl':null}").ephemeral);
+}
+
+#[test]
+fn a_lifetime_of_nothing_or_of_nonsense_is_refused() {
+    for ttl in ["0", "-1", "'0s'", "'soon'", "''", "true", "[]"] {
+        let body = format!("{{'command':'set_realm_lifetime','realm':'r','ttl':{ttl}}}");
+        assert_eq!(kind(&body), ErrorKind::BadCommand, "{ttl}");
+    }
+}
+
+#[test]
+fn a_bare_lifetime_call_makes_a_realm_disposable_and_false_makes_it_permanent() {
+    let bare = change("{'command':'set_realm_lifetime','realm':'r'}");
+    assert_eq!(
+        bare,
+        RealmChange::Lifetime {
+            ephemeral: true,
+            ttl: None
+        }
+    );
+    let permanent = change("{'command':'set_realm_lifetime','realm':'r','temporary':false}");
+    assert_eq!(
+        permanent,
+        RealmChange::Lifetime {
+            ephemeral: false,
+            ttl: None
+        }
+    );
+}
+
+#[test]
+fn an_empty_or_absent_key_clears_it() {
+    for key in ["", ",'key':''", ",'presharedKey':null"] {
+        let body = format!("{{'command':'set_realm_key','realm':'r'{key}}}");
+        assert_eq!(change(&body), RealmChange::Key(None, None));
+    }
+    let set =
+        change("{'command':'set_realm_key','realm':'r','preshared_key':'k','requireKey':false}");
+    assert!(matches!(set, RealmChange::Key(Some(_), Some(false))));
+}
+
+#[test]
+fn every_policy_of_encryption_has_a_word_and_others_are_refused() {
+    let policy =
+        |word: &str| format!("{{'command':'set_realm_e2ee','realm':'r','policy':'{word}'}}");
+    assert_eq!(change(&policy("off")), RealmChange::E2ee(E2ee::Off));
+    assert_eq!(
+        change(&policy("required")),
+        RealmChange::E2ee(E2ee::Required)
+    );
+    assert_eq!(kind(&policy("on")), ErrorKind::BadCommand);
+}
+
+#[test]
+fn a_token_has_a_role_that_exists() {
+    let body = |role: &str| format!("{{'command':'add_token','realm':'r'{role}}}");
+    match parse(&body("")).unwrap() {
+        Command::AddToken(new) => assert!(new.role == Role::Both && new.token.is_none()),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(kind(&body(",'role':'root'")), ErrorKind::BadCommand);
+}
+
+#[test]
+fn tokens_are_revoked_by_text_by_hash_or_by_client() {
+    let which = |body: &str| -> Result<WhichToken> {
+        match parse(body)? {
+            Command::RevokeToken { which, .. } => Ok(which),
+            other => panic!("{other:?}"),
+        }
+    };
+    let hash = "ab".repeat(32);
+    assert!(matches!(
+        which(&format!(
+            "{{'command':'revoke_token','token_hash':'{hash}'}}"
+        )),
+        Ok(WhichToken::Hash(_))
+    ));
+    assert_eq!(
+        which("{'command':'revoke_token','realm':'r','client_id':'c'}").unwrap(),
+        WhichToken::Client(realm("r"), "c".to_owned())
+    );
+    for body in ["", ",'realm':'r'", ",'token_hash':'abc'", ",'token':7"] {
+        let body = format!("{{'command':'revoke_token'{body}}}");
+        assert_eq!(kind(&body), ErrorKind::BadCommand, "{body}");
+    }
+}
+
+#[test]
+fn a_validator_has_one_scope() {
+    let external = |scope: &str| {
+        parse(&format!(
+            "{{'command':'set_external_auth','auth_url':'https://a'{scope}}}"
+        ))
+    };
+    match external(",'realm_prefix':'org:','auth_secret':''").unwrap() {
+        Command::SetExternalAuth(external) => {
+            assert_eq!(external.scope, Scope::Prefix("org:".to_owned()));
+            assert_eq!(external.secret, Some(None));
+        }
+        other => panic!("{other:?}"),
+    }
+    let both = external(",'realm':'r','realm_prefix':'org:'");
+    assert_eq!(both.unwrap_err().kind(), ErrorKind::BadCommand);
+}
+
+#[test]
+fn what_a_person_writes_beside_the_command_is_an_option_of_the_store() {
+    let body = "{'command':'set_persistence','backend':'sqlite','path':'b.sqlite',\
+                'default_ttl':60,'options':{'synchronous':'normal'}}";
+    let Command::SetPersistence(members) = parse(body).unwrap() else {
+        panic!()
+    };
+    let expected = serde_json::json!({"storage": "sqlite", "storage_options":
+        {"filename": "b.sqlite", "default_ttl": 60, "synchronous": "normal"}});
+    assert_eq!(serde_json::Value::from(members), expected);
+}
+
+#[test]
+fn realm_names_are_checked_wherever_they_stand() {
+    for name in ["''", "' x'", "7", "['r']", "'a\\u0000b'"] {
+        for body in [
+            format!("{{'command':'add_realm','realm':{name}}}"),
+            format!("{{'command':'rename_realm','from':'r','to':{name}}}"),
+        ] {
+            let kind = kind(&body);
+            assert!(
+                matches!(kind, ErrorKind::BadCommand | ErrorKind::BadName),
+                "{body}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_manager_key_reaches_its_own_realm_and_nothing_structural() {
+    let scope = |body: &str| parse(body).unwrap().realm_scope().cloned();
+    let key = |realm: &str, more: &str| {
+        scope(&format!(
+            "{{'command':'set_realm_key','realm':'{realm}','key':'k'{more}}}"
+        ))
+    };
+    assert_eq!(key("r", ""), Some(realm("r")));
+    assert_eq!(key("*", ""), None);
+    assert_eq!(key("default", ""), None);
+    assert_eq!(key("r", ",'create':true"), None);
+    assert_eq!(
+        scope("{'command':'set_realm_auth','realm':'r','required':false}"),
+        None
+    );
+    assert_eq!(
+        scope("{'command':'set_realm_manager_key','realm':'r','manager_key':'k'}"),
+        None
+    );
+    assert_eq!(
+        scope("{'command':'dlq_list','realm':'r'}"),
+        Some(realm("r"))
+    );
+    assert_eq!(scope("{'command':'dlq_list'}"), None);
+    assert_eq!(scope("{'command':'remove_realm','realm':'r'}"), None);
+}
+
+#[test]
+fn what_is_no_command_is_refused_and_no_secret_is_shown() {
+    for body in [
+        "",
+        "[]",
+        "null",
+        "{}",
+        "{'command':7}",
+        "{'command':'drop_realm_table'}",
+    ] {
+        assert_eq!(kind(body), ErrorKind::BadCommand, "{body}");
+    }
+    let shown = format!(
+        "{:?}",
+        parse("{'command':'add_realm','realm':'r','key':'hush','manager_key':'hush'}").unwrap()
+    );
+    assert!(!shown.contains("hush"));
+}

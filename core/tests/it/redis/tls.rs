@@ -60,7 +60,9 @@ fn start(authority: &Authority) -> (RedisServer, RedisOptions) {
     let port = free_port().to_string();
     let server = RedisServer::start(&[
         "--appendonly",
-        "no",
+        "yes",
+        "--appendfsync",
+        "always",
         "--tls-port",
         &port,
         "--tls-cert-file",

@@ -17,6 +17,7 @@ export type ErrorCode =
   | 'bad_name'
   | 'chunk_dropped'
   | 'config'
+  | 'conflict'
   | 'consumer_id_taken'
   | 'dead_letter_unknown'
   | 'delivery_unknown'
@@ -30,9 +31,14 @@ export type ErrorCode =
   | 'internal'
   | 'not_carriable'
   | 'payload_too_large'
+  | 'proof_rejected'
   | 'queue_full'
   | 'rate_limited'
+  | 'realm_exists'
+  | 'realm_unknown'
+  | 'request_unknown'
   | 'server_error'
+  | 'session_unknown'
   | 'shutting_down'
   | 'stale_ack'
   | 'store_corrupt'
@@ -41,7 +47,10 @@ export type ErrorCode =
   | 'store_timeout'
   | 'store_unavailable'
   | 'store_unsupported'
+  | 'swap_in_progress'
   | 'timeout'
+  | 'token_exists'
+  | 'token_unknown'
   | 'too_many_matches'
   | 'unauthenticated'
   | 'unsupported';
@@ -671,6 +680,7 @@ export interface ServerOptions {
   /** Whether consumers and producers without a name may register. Default true. */
   allow_anonymous?: boolean;
   allowAnonymous?: boolean;
+  /** `from` must be a producer registered on the connection; by default where authentication is on. */
   strict_from?: boolean;
   strictFrom?: boolean;
   idle_eviction?: { enabled?: boolean; ttl_ms?: number; ttlMs?: number; interval_ms?: number; intervalMs?: number };
@@ -817,7 +827,8 @@ export class Server extends EventEmitter {
   backup(path: string): Promise<void>;
   /** Lets another store take the place of the one in force, with everything that waits, while work goes on. It is
    *  remembered in `restante.state.json` in `data_dir` and beats the options at the next start. Rejects, with nothing
-   *  changed, with `config` for memory in the place of a durable store without `force`, or a store that holds something. */
+   *  changed, with `config` for memory in the place of a durable store without `force`, or a store that holds something,
+   *  and with `swap_in_progress` while an earlier change is under way, which goes on. */
   setPersistence(options: PersistenceOptions): Promise<PersistenceChange>;
   /** Reads the settings file again: all of what has changed counts from then on, or nothing. Rejects with `config`
    *  and the path of a wrong value, or with what a change of the store says; everything is as before then. */
@@ -912,6 +923,8 @@ export interface RealmStats {
 
 export interface QueueStats {
   realm: string;
+  /** The queue's id, for management commands. */
+  queue: string;
   key: string;
   /** The consumer id or the group. */
   name: string;
@@ -950,6 +963,298 @@ export interface DeadLetter {
   /** Times given up on. */
   rounds: number;
 }
+
+// ---- management ----------------------------------------------------------------------------------
+
+/** What a session may be, and a token may be good for. */
+export type Role = 'producer' | 'consumer' | 'both' | 'manager' | 'admin';
+
+/** Says where the broker is. Each call is a connection of its own. */
+export interface AuthorizationOptions {
+  /** Default: `RESTANTE_HOST`, `TYO_MQ_HOST`, `'localhost'`. */
+  host?: string;
+  /** Default: `RESTANTE_PORT`, `TYO_MQ_PORT`, 17352. */
+  port?: number | string;
+  /** `'http'` (default) or `'https'`. */
+  protocol?: string;
+  /** Whose signature the server's certificate must have: PEM, or its file. Default: the authorities of the web. */
+  ca?: string | Buffer;
+  path?: string;
+  /** In the place of host, port and protocol: `'https://mq.example:17352'`. */
+  url?: string | URL;
+  /** Milliseconds that connecting, and each answer, may take. Default 5000. */
+  timeout?: number;
+}
+
+/** The signature of an order. */
+export interface Proof {
+  /** Milliseconds since 1970. */
+  timestamp: number;
+  /** Used once. */
+  nonce: string;
+  /** 64 hex digits. */
+  signature: string;
+}
+
+/** A client that wants to be let in. */
+export interface AuthorizationRequest {
+  /** Default `'default'`. */
+  realm?: string;
+  /** Default `'both'`. */
+  role?: Role;
+  /** Minted if it is not given. */
+  client_id?: string;
+  clientId?: string;
+  /** For people. Default: the id. */
+  client_name?: string;
+  clientName?: string;
+  /** What to log in with later, 32 to 512 characters. Minted if it is not given, and told. */
+  client_token?: string;
+  clientToken?: string;
+  /** Shown to whoever decides. */
+  challenge_response?: unknown;
+  challengeResponse?: unknown;
+}
+
+export interface PendingAuthorization {
+  ok: true;
+  request_id: string;
+  status: 'pending';
+  client_id: string;
+  client_token: string;
+}
+
+export interface ApprovedAuthorization {
+  ok: true;
+  request_id: string;
+  status: 'approved';
+  realm: string;
+  role: Role;
+  client_id: string;
+  /** Log in with it. */
+  client_token: string;
+}
+
+/** A request as managers see it. */
+export interface PublicAuthorizationRequest {
+  request_id: string;
+  status: 'pending' | 'approved' | 'rejected' | 'superseded';
+  realm: string;
+  role: Role;
+  client_id: string;
+  client_name: string;
+  client_token_hash: string | null;
+  challenge_response: unknown;
+  /** ISO texts. */
+  created_at: string;
+  decided_at: string | null;
+  decision_reason: string | null;
+}
+
+export interface AuthorizationDecision {
+  request_id: string;
+  approved: boolean;
+  /** Default: what was asked for. */
+  role?: Role;
+  reason?: string;
+}
+
+/** What rejects a call that the broker said no to. */
+export interface Refusal extends RestanteError {
+  /** The broker's whole answer. */
+  readonly response: { ok: false; code?: number; error?: string; message?: string; [other: string]: unknown };
+}
+
+/** What a realm is told of encrypted bodies. */
+export type E2eePolicy = 'off' | 'opportunistic' | 'required';
+
+/** A realm that does not end by itself has neither. */
+export interface RealmLifetime {
+  ephemeral?: boolean;
+  /** More than nothing. Default: the settings' `ephemeral_realm_ttl`, a day. */
+  ttl?: Duration;
+}
+
+/** The commands that a realm's own manager key may sign, too. */
+export type RealmManagementCommand =
+  | ({ command: 'set_realm_lifetime'; realm: string } & RealmLifetime)
+  | { command: 'set_realm_key'; realm: string; key?: string | null; require_key?: boolean }
+  | { command: 'set_realm_acceptance'; realm: string; required: boolean }
+  | { command: 'set_realm_e2ee'; realm: string; e2ee: E2eePolicy }
+  | { command: 'authorization_list'; realm: string; status?: PublicAuthorizationRequest['status']; cursor?: string; limit?: number }
+  | { command: 'dlq_list'; realm: string; cursor?: string; limit?: number }
+  | { command: 'dlq_replay' | 'dlq_discard'; realm: string; msg_id: string }
+  | { command: 'dlq_purge'; realm: string };
+
+/** What can be ordered of a broker. */
+export type ManagementCommand =
+  | { command: 'get' | 'stats' | 'reload_settings' }
+  | { command: 'set_global_auth'; enabled: boolean }
+  | {
+      command: 'set_persistence';
+      storage: 'memory' | 'sqlite' | 'redis' | 'custom';
+      storage_options?: StorageOptions;
+      /** Memory may take the place of a durable store. */
+      force?: boolean;
+    }
+  | ({
+      command: 'add_realm';
+      realm: string;
+      /** Default true. */
+      required?: boolean;
+      manager_key?: string;
+      jwt_key?: string;
+      key?: string;
+      require_key?: boolean;
+      require_acceptance?: boolean;
+      allow_anonymous?: boolean;
+      e2ee?: E2eePolicy;
+    } & RealmLifetime)
+  | { command: 'rename_realm'; from: string; to: string }
+  | { command: 'remove_realm'; realm: string }
+  | { command: 'set_realm_auth'; realm: string; required: boolean; create?: boolean }
+  | { command: 'set_realm_manager_key'; realm: string; manager_key?: string | null }
+  | { command: 'set_realm_jwt_key'; realm: string; jwt_key?: string | null }
+  | { command: 'set_realm_anonymous'; realm: string; allow_anonymous: boolean; create?: boolean }
+  | { command: 'set_realm_acceptance'; realm: string; required: boolean; create?: boolean }
+  | { command: 'set_realm_e2ee'; realm: string; e2ee: E2eePolicy; create?: boolean }
+  | { command: 'set_external_auth'; auth_url: string | null; auth_secret?: string; realm?: string; realm_prefix?: string }
+  | { command: 'add_management_token'; token: string; realm_prefix: string; ephemeral_only?: boolean; max_ttl?: Duration }
+  | { command: 'revoke_management_token'; token_hash: string }
+  | {
+      command: 'add_token';
+      realm: string;
+      /** Default `'both'`. */
+      role?: Role;
+      client_id?: string;
+      client_name?: string;
+      /** Minted if it is not given, and told once. */
+      token?: string;
+      allow?: { produce?: string[]; consume?: string[] };
+      names?: string[];
+    }
+  | ({ command: 'revoke_token'; allow_admin?: boolean } & ({ token: string } | { token_hash: string } | { realm: string; client_id: string }))
+  | { command: 'authorization_list'; realm?: string; status?: PublicAuthorizationRequest['status']; cursor?: string; limit?: number }
+  | { command: 'list_sessions'; realm?: string }
+  | ({ command: 'disconnect' } & ({ socket_id: string } | { client_id: string } | { realm: string }))
+  | { command: 'dlq_list'; realm?: string; cursor?: string; limit?: number }
+  | { command: 'dlq_replay' | 'dlq_discard'; msg_id: string; realm?: string }
+  | { command: 'queue_stats'; realm?: string }
+  | { command: 'queue_release'; realm: string; queue: string }
+  | RealmManagementCommand;
+
+/** The settings as managers see them: no secret is in it. */
+export interface ManagementView {
+  enabled: boolean;
+  realms: Record<string, RealmView>;
+  tokens: TokenView[];
+  management_tokens: { realm_prefix: string; token_hash: string; ephemeral_only?: boolean; max_ttl?: number }[];
+  external_validators: { realm_prefix: string; auth_url: string; auth_secret_configured: boolean }[];
+  persistence?: { storage: string; storage_options: Record<string, unknown> };
+  [other: string]: unknown;
+}
+
+export interface RealmView {
+  required?: boolean;
+  require_key?: boolean;
+  require_acceptance?: boolean;
+  allow_anonymous?: boolean;
+  e2ee?: E2eePolicy;
+  ephemeral?: boolean;
+  /** Milliseconds since 1970. */
+  expires_at?: number;
+  auth_url?: string;
+  manager_key_configured: boolean;
+  jwt_key_configured: boolean;
+  key_configured: boolean;
+  auth_secret_configured: boolean;
+  [other: string]: unknown;
+}
+
+export interface TokenView {
+  realm: string;
+  role: Role;
+  client_id: string | null;
+  client_name: string | null;
+  token_hash: string;
+  [other: string]: unknown;
+}
+
+export interface SessionView {
+  socket_id: string;
+  realm: string;
+  role: Role;
+  /** Whose queues it may attach. */
+  owner: string | null;
+  producers: string[];
+  consumers: string[];
+  address: string | null;
+  /** Milliseconds since 1970. */
+  since: number;
+}
+
+/** What most commands answer: the settings, or to a realm's manager those of the realm, and what was done. */
+export interface ManagementDone {
+  ok: true;
+  settings: ManagementView;
+  /** Sessions that were ended by it. */
+  disconnected_sockets?: number;
+  [other: string]: unknown;
+}
+
+/** What a command answers, by its name. */
+export interface ManagementAnswers {
+  stats: { ok: true; stats: Stats };
+  add_token: ManagementDone & { token_hash: string; token?: string };
+  revoke_token: ManagementDone & { revoked: TokenView[] };
+  remove_realm: ManagementDone & { removed_tokens: number };
+  authorization_list: { ok: true; requests: PublicAuthorizationRequest[]; cursor?: string };
+  list_sessions: { ok: true; realm: string | null; sessions: SessionView[] };
+  dlq_list: { ok: true; realm: string | null; entries: (Omit<DeadLetter, 'created_at' | 'dead_lettered_at'> & { created_at: number | string; dead_lettered_at: number | string })[]; cursor?: string };
+  dlq_replay: { ok: true; msg_id: string; new_msg_id: string };
+  dlq_discard: { ok: true; msg_id: string };
+  dlq_purge: ManagementDone & { purged: number };
+  queue_stats: { ok: true; realm: string | null; queues: (QueueStats & { queue: string })[] };
+}
+
+export type ManagementAnswer<Command extends ManagementCommand> = Command['command'] extends keyof ManagementAnswers
+  ? ManagementAnswers[Command['command']]
+  : ManagementDone;
+
+/** Orders a running broker about, and asks to be let in. A no of the broker rejects with a `Refusal`; a broker that is
+ *  not reached with `disconnected` or `timeout`. Secrets sign and are not sent. */
+export const Authorization: {
+  /** Signs an order: what goes beside its body as `proof`. Timestamp and nonce are made if they are not given. */
+  createAdminProof(
+    token: string,
+    action: 'AUTHORIZATION_NEXT' | 'AUTHORIZATION_DECIDE' | 'AUTH_MANAGEMENT_COMMAND' | (string & {}),
+    body?: object | null,
+    options?: { timestamp?: number; nonce?: string },
+  ): Proof;
+  /** Asks to be let in, and waits until a manager has decided: rejects `forbidden` if it said no, `timeout` if nobody
+   *  has. Lost connections are made again. `onPending` is told when it waits. */
+  submitAuthorizationRequest(
+    request: AuthorizationRequest,
+    options: AuthorizationOptions & { wait: Duration; signal?: AbortSignal; onPending?: (pending: Omit<PendingAuthorization, 'client_token'>) => void },
+  ): Promise<ApprovedAuthorization>;
+  /** Asks to be let in. */
+  submitAuthorizationRequest(request: AuthorizationRequest, options?: AuthorizationOptions): Promise<PendingAuthorization>;
+  /** The oldest request that waits; `request` is null if none does. */
+  nextAuthorizationRequest(token: string, filter?: { realm?: string } | null, options?: AuthorizationOptions): Promise<{ ok: true; request: PublicAuthorizationRequest | null }>;
+  decideAuthorizationRequest(token: string, decision: AuthorizationDecision, options?: AuthorizationOptions): Promise<{ ok: true; request: PublicAuthorizationRequest }>;
+  authManagementCommand<Command extends ManagementCommand>(token: string, command: Command, options?: AuthorizationOptions): Promise<ManagementAnswer<Command>>;
+  authManagementCommand(token: string, command: 'get' | 'reload_settings', options?: AuthorizationOptions): Promise<ManagementDone>;
+  authManagementCommand(token: string, command: 'stats', options?: AuthorizationOptions): Promise<ManagementAnswers['stats']>;
+  /** The same with a realm's manager key, for what concerns that realm. */
+  nextRealmAuthorizationRequest(managerKey: string, realm: string, options?: AuthorizationOptions): Promise<{ ok: true; request: PublicAuthorizationRequest | null }>;
+  decideRealmAuthorizationRequest(managerKey: string, decision: AuthorizationDecision, options?: AuthorizationOptions): Promise<{ ok: true; request: PublicAuthorizationRequest }>;
+  realmManagementCommand<Command extends RealmManagementCommand extends infer Each ? (Each extends { realm: string } ? Omit<Each, 'realm'> : never) : never>(
+    managerKey: string,
+    realm: string,
+    command: Command,
+    options?: AuthorizationOptions,
+  ): Promise<{ ok: true; [member: string]: unknown }>;
+};
 
 // ---- stores ------------------------------------------------------------------------------------
 

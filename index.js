@@ -12,6 +12,7 @@ exports.Publisher = Publisher;
 exports.Subscriber = Subscriber;
 exports.Storage = require('./lib/storage').Storage;
 exports.Settings = require('./lib/settings').Settings;
+exports.Authorization = require('./lib/authorization').Authorization;
 exports.RestanteError = RestanteError;
 exports.events = require('./lib/events');
 exports.constants = require('./lib/constants');

@@ -1,5 +1,5 @@
 // The same objects as for require: one instance, one set of classes.
 import cjs from './index.js';
 
-export const { Server, Factory, MessageQueue, Publisher, Subscriber, Storage, Settings, RestanteError, events, constants } = cjs;
+export const { Server, Factory, MessageQueue, Publisher, Subscriber, Storage, Settings, Authorization, RestanteError, events, constants } = cjs;
 export default cjs;

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 'use strict';
-// The broker as a command: `restante serve`, and `restante store …` for a store that no broker uses.
+// The broker as a command: `restante serve`, `restante store …` for a store that no broker uses, and
+// `restante admin …` for orders to one that runs, whose words the addon reads.
 const fs = require('node:fs');
 const { parseArgs } = require('node:util');
 
@@ -14,6 +15,7 @@ const STORE = `  --storage NAME  where durable messages wait (RESTANTE_STORAGE):
 
 const USAGE = `usage: restante serve [options]
        restante store stats | check | export | import [options]
+       restante admin COMMAND [options]
 
 restante serve runs the broker.
   --port N        TCP port (RESTANTE_PORT, TYO_MQ_PORT, or 17352); 0 takes a free one
@@ -29,6 +31,8 @@ restante serve runs the broker.
   --auth-store F  where realms and tokens are kept (RESTANTE_AUTH_STORE)
   --fallback S    where messages wait if redis is away at the start (RESTANTE_FALLBACK): sqlite
   --fallback-filename F  in which file then (RESTANTE_FALLBACK_FILENAME, or restante.fallback.sqlite)
+  --threads N     I/O threads (RESTANTE_THREADS); 1 up to two cores, else half of them, at most 4
+  --grace T       how long a shutdown may take: seconds, or a text like 500ms, 2s, 1m (10s)
 ${STORE}
 
 restante store works on a store that no broker uses: which one is said as for serve.
@@ -42,21 +46,30 @@ restante store works on a store that no broker uses: which one is said as for se
   --tyo-prefix P  what tyo-mq's keys in redis begin with (tyo-mq:queue)
   --skip-unreadable  names and leaves out rows of tyo-mq that cannot be read
 
+restante admin orders a running broker about: see restante admin --help.
+
   --help  --version`;
 
-/** Flags and variables of each store. */
+/** Options of stores and their variables; one that the store in question does not have is told, not dropped. */
 const FLAGS = {
-  sqlite: { filename: 'RESTANTE_FILENAME', synchronous: 'RESTANTE_SYNCHRONOUS' },
-  redis: { url: 'RESTANTE_REDIS_URL', prefix: 'RESTANTE_REDIS_PREFIX', fallback: 'RESTANTE_FALLBACK', fallback_filename: 'RESTANTE_FALLBACK_FILENAME' },
+  filename: 'RESTANTE_FILENAME',
+  synchronous: 'RESTANTE_SYNCHRONOUS',
+  url: 'RESTANTE_REDIS_URL',
+  prefix: 'RESTANTE_REDIS_PREFIX',
+  fallback: 'RESTANTE_FALLBACK',
+  fallback_filename: 'RESTANTE_FALLBACK_FILENAME',
 };
+/** What tyo-mq has left. */
+const FOREIGN = ['tyo-mq-sqlite', 'tyo-mq-redis'];
 const WHICH = ['storage', 'filename', 'file', 'synchronous', 'url', 'prefix', 'options'];
-const SERVE = ['port', 'host', 'settings', 'env-file', 'check-config', 'data-dir', 'tls-cert', 'tls-key', 'auth', 'auth-store', 'fallback', 'fallback-filename'];
+const SERVE = ['port', 'host', 'settings', 'env-file', 'check-config', 'data-dir', 'tls-cert', 'tls-key', 'auth', 'auth-store', 'fallback', 'fallback-filename', 'threads', 'grace'];
 const COMMANDS = { serve: [...SERVE, ...WHICH], store: ['json', 'from', 'tyo-prefix', 'skip-unreadable', ...WHICH] };
 const TASKS = ['stats', 'check', 'export', 'import'];
 const BOOLEAN = ['json', 'skip-unreadable', 'check-config', 'auth', 'help', 'version'];
 const SHORT = { help: 'h', version: 'v' };
 
 function parse() {
+  if (process.argv[2] === 'admin') return { words: process.argv.slice(3) };
   const names = [...new Set([...COMMANDS.serve, ...COMMANDS.store, 'help', 'version'])];
   const options = Object.fromEntries(
     names.map((name) => [name, { type: BOOLEAN.includes(name) ? 'boolean' : 'string', ...(SHORT[name] && { short: SHORT[name] }) }]),
@@ -71,7 +84,7 @@ function parse() {
   if (command === 'store') return { job: job(values, rest) };
   if (rest.length > 0) throw new Error(USAGE);
   readEnvironment(values['env-file']);
-  return { options: serving(values), isCheck: values['check-config'] ?? false };
+  return { options: serving(values), isCheck: values['check-config'] ?? false, grace: values.grace === undefined ? { timeout: '10s' } : grace(values.grace) };
 }
 
 /** Variables of a file; those that are set already count. */
@@ -96,10 +109,8 @@ function serving(values) {
   const storage = values.storage ?? env.RESTANTE_STORAGE;
   const given = { ...values, filename: values.filename ?? values.file };
   const settings_file = values.settings ?? (env.RESTANTE_SETTINGS_FILE || undefined);
-  // The file may name any store.
-  const flags = settings_file && !storage ? Object.assign({}, ...Object.values(FLAGS)) : FLAGS[storage ?? base.storage ?? base.store];
   const said = {};
-  for (const [name, variable] of Object.entries(flags ?? {})) said[name] = given[name.replace('_', '-')] ?? env[variable];
+  for (const [name, variable] of Object.entries(FLAGS)) said[name] = given[name.replace('_', '-')] ?? env[variable];
   const isOn = (value) => (value === 'true' ? true : value === 'false' || value === '' ? false : value);
   const tls = { cert: values['tls-cert'] ?? env.RESTANTE_TLS_CERT, key: values['tls-key'] ?? env.RESTANTE_TLS_KEY };
   const auth = values.auth ?? (env.RESTANTE_AUTH_ENABLED === undefined ? undefined : env.RESTANTE_AUTH_ENABLED === 'true');
@@ -108,6 +119,7 @@ function serving(values) {
   const overrides = {
     port: number(values.port ?? (env.RESTANTE_PORT || env.TYO_MQ_PORT || undefined), '--port'),
     host: values.host ?? (env.RESTANTE_HOST || env.TYO_MQ_HOST || undefined),
+    threads: threads(values.threads ?? (env.RESTANTE_THREADS || undefined)),
     data_dir: values['data-dir'] ?? env.RESTANTE_DATA_DIR,
     max_message_bytes: bytes ? number(bytes, 'RESTANTE_MAX_HTTP_BUFFER_SIZE') : undefined,
     storage,
@@ -123,6 +135,17 @@ function serving(values) {
 function some(object) {
   const given = Object.entries(object).filter(([, value]) => value !== undefined);
   return given.length > 0 ? Object.fromEntries(given) : undefined;
+}
+
+function threads(text) {
+  const count = number(text, '--threads');
+  return count === undefined ? undefined : Math.max(1, count);
+}
+
+/** A duration as all options take it, read by the core. */
+function grace(text) {
+  const { milliseconds } = require('../lib/options');
+  return { timeout: `${milliseconds(text, '--grace')}ms` };
 }
 
 function number(text, name) {
@@ -151,7 +174,7 @@ function which(values) {
   const storage = values.storage ?? env.RESTANTE_STORAGE ?? more.storage ?? store ?? 'sqlite';
   const said = {};
   const given = { ...values, filename: values.filename ?? values.file };
-  for (const [name, variable] of Object.entries(FLAGS[storage] ?? {})) said[name] = given[name.replace('_', '-')] ?? env[variable];
+  for (const [name, variable] of Object.entries(FLAGS)) if (WHICH.includes(name)) said[name] = given[name.replace('_', '-')] ?? env[variable];
   const storage_options = { ...(more.storage_options ?? storageOptions), ...JSON.parse(JSON.stringify(said)) };
   return { ...more, storage, storage_options };
 }
@@ -159,6 +182,7 @@ function which(values) {
 function job(values, [task, source, ...more]) {
   const isForeign = task === 'import' && values.from !== undefined;
   if (!TASKS.includes(task) || more.length > 0 || (source !== undefined) !== isForeign) throw new Error(USAGE);
+  if (isForeign && !FOREIGN.includes(values.from)) throw new Error(`--from must be ${FOREIGN.join(' or ')}, not ${values.from}\n\n${USAGE}`);
   if (task !== 'import' && (values.from ?? values['tyo-prefix'] ?? values['skip-unreadable']) !== undefined) throw new Error(USAGE);
   return {
     task,
@@ -180,9 +204,11 @@ async function main() {
     process.exitCode = 2;
     return;
   }
-  const { print, job, options, isCheck } = wish;
+  const { print, job, options, isCheck, grace, words } = wish;
   if (print) return console.log(print);
-  if (job) return work(job);
+  if (job) process.exitCode = (await work((native, port, token) => native.storeJob(port, JSON.stringify(job), token))) ? 0 : 1;
+  if (words) process.exitCode = await work((native, port, token) => native.adminJob(port, words, token));
+  if (job || words) return;
   const { Server } = require('../index.js');
   if (isCheck) {
     for (const warning of Server.check(options)) console.error(`restante: ${warning}`);
@@ -190,7 +216,7 @@ async function main() {
   }
   const server = new Server(options);
   // The first signal stops in good order, a second one at once.
-  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void server.stop());
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void server.stop(grace));
   // What is wrong is told by the broker's log.
   process.on('SIGHUP', () => void server.reloadSettings().catch((error) => console.error(`restante: ${error.message}`)));
   const { port, host } = await server.start();
@@ -199,15 +225,14 @@ async function main() {
 }
 
 /** The addon reads and writes the standard streams itself. */
-async function work(job) {
+async function work(start) {
   const native = require('../lib/native');
   const { Port } = require('../lib/port');
   const { call } = require('../lib/errors');
   const port = new Port(() => {});
   port.wake();
   try {
-    const isWhole = await port.promise((token) => call(native.storeJob, port.native, JSON.stringify(job), token));
-    process.exitCode = isWhole ? 0 : 1;
+    return await port.promise((token) => call(start, native, port.native, token));
   } finally {
     port.end();
   }

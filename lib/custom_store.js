@@ -25,7 +25,7 @@ class CustomStore {
   constructor(given, options = {}) {
     this.#options = options ?? {};
     this.#isModule = given === 'custom';
-    this.#given = this.#isModule ? load(this.#options) : make(given, this.#options);
+    this.#given = this.#isModule ? load(this.#options) : making(() => make(given, this.#options));
     if (typeof this.#given?.then !== 'function') this.#store = checked(this.#given);
     else this.#given.then(undefined, () => {}); // told at start()
   }
@@ -38,9 +38,17 @@ class CustomStore {
     return { default_ttl: this.#options.default_ttl ?? this.#options.defaultTtl };
   }
 
+  async #awaited() {
+    try {
+      return await make(await this.#given, this.#options);
+    } catch (error) {
+      throw unmade(error);
+    }
+  }
+
   /** The server is about to start with it. */
   async attach(broker, dataDir) {
-    this.#store ??= checked(make(await this.#given, this.#options));
+    this.#store ??= checked(await this.#awaited());
     const store = this.#store;
     if (!notes.has(store)) notes.set(store, native.storeNotes());
     const methods = OPTIONAL.filter((name) => typeof store[name] === 'function');
@@ -255,9 +263,22 @@ function load(options) {
   try {
     return make(require(file), options);
   } catch (error) {
-    if (error?.code !== 'ERR_REQUIRE_ESM') throw error;
+    if (error?.code !== 'ERR_REQUIRE_ESM') throw unmade(error);
     return import(pathToFileURL(file).href);
   }
+}
+
+/** What code of the user's answers that makes a store. @throws `config` with what it threw as cause. */
+function making(work) {
+  try {
+    return work();
+  } catch (error) {
+    throw unmade(error);
+  }
+}
+
+function unmade(error) {
+  return Object.assign(refused(`storage: the store could not be made: ${reasonOf(error)}`, 'config'), { cause: error });
 }
 
 module.exports = { CustomStore };

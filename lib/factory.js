@@ -9,15 +9,11 @@ const { Subscriber } = require('./subscriber');
 const anything = kinds.same;
 const milliseconds = kinds.count(1, 2 ** 31 - 1);
 /** PEM as a text or a Buffer, or a file of it. */
-const pem = (value, name) => {
-  if (Buffer.isBuffer(value)) return value.toString();
-  return kinds.text(value, name);
-};
 const bytes = kinds.count(1, Number.MAX_SAFE_INTEGER);
 const OPTIONS = {
   args: anything,
   auth: anything,
-  ca: pem,
+  ca: kinds.pem,
   connect_timeout: milliseconds,
   e2ee: (value) => {
     if (value) throw refused('e2ee: end-to-end encryption is not supported', 'unsupported');

@@ -26,7 +26,7 @@ const one = (...allowed) => (value, name) => {
   if (!allowed.includes(value)) throw refused(`${name} must be ${allowed.map((word) => `'${word}'`).join(' or ')}`);
   return value;
 };
-const group = (kinds) => (value, name) => read(value, kinds, `${name}.`);
+const group = (kinds) => (value, name, onUnknown) => read(value, kinds, `${name}.`, onUnknown);
 const signal = (value, name) => {
   if (typeof value?.addEventListener !== 'function') throw refused(`${name} must be an AbortSignal`);
   return value;
@@ -35,6 +35,7 @@ const unsupported = (value, name) => {
   if (value) throw refused(`${name}: end-to-end encryption is not supported`, 'unsupported');
 };
 const same = (value) => value;
+const pem = (value, name) => text(Buffer.isBuffer(value) ? value.toString() : value, name);
 
 const ACK_NAMES = ['ack', 'require_ack'];
 const SUBSCRIBE = {
@@ -96,7 +97,8 @@ const UNSUBSCRIBE = { purge: flag, scope: one('all', 'default'), mode: one('topi
 
 const snake = (name) => (/[A-Z]/.test(name) ? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) : name);
 
-/** `given` with snake_case names and checked values; absent and null ones are left out. */
+/** `given` with snake_case names and checked values; absent and null ones are left out, names that nobody
+ *  knows are told to `onUnknown`. */
 function read(given, kinds, prefix = '', onUnknown) {
   const out = {};
   if (given === undefined || given === null) return out;
@@ -107,7 +109,7 @@ function read(given, kinds, prefix = '', onUnknown) {
     const spelt = snake(name);
     const kind = Object.hasOwn(kinds, spelt) ? kinds[spelt] : undefined;
     if (kind === undefined) onUnknown?.(prefix + name);
-    else out[spelt] = kind(value, prefix + name);
+    else out[spelt] = kind(value, prefix + name, onUnknown);
   }
   return out;
 }
@@ -141,10 +143,10 @@ module.exports = {
   subscribeOptions,
   nackOptions: (given) => read(given, NACK),
   closeOptions: (given) => read(given, CLOSE),
-  unsubscribeOptions: (given) => read(given, UNSUBSCRIBE),
+  unsubscribeOptions: (given, onUnknown) => read(given, UNSUBSCRIBE, '', onUnknown),
   read,
   milliseconds,
-  kinds: { flag, sure, text, span, count, one, same, group },
+  kinds: { flag, sure, text, span, count, one, same, pem, group },
   /** By the name of their declaration. */
   readable: { SubscribeOptions: SUBSCRIBE, ProduceOptions: PRODUCE, NackOptions: NACK, CloseOptions: CLOSE, UnsubscribeOptions: UNSUBSCRIBE },
 };

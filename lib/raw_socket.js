@@ -59,10 +59,15 @@ class RawSocket extends EventEmitter {
   }
 
   /** Asks and waits: the first argument of the reply. */
-  async _ask({ client, port }, name, payload, timeout = REPLY_TIMEOUT) {
+  async _request({ client, port }, name, payload, timeout = REPLY_TIMEOUT) {
     const { text } = encode(payload);
     const answer = await port.promise((token) => call(native.emit, client, name, text, null, timeout, token));
-    const [first] = answer ?? [];
+    return answer?.[0] ?? null;
+  }
+
+  /** The same, and a no is an error. */
+  async _ask(link, name, payload, timeout) {
+    const first = await this._request(link, name, payload, timeout);
     if (first?.ok === false) throw new RestanteError({ code: first.error ?? 'internal', number: first.code, message: first.message });
     return first;
   }

@@ -9,6 +9,7 @@ const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
 const { CustomStore } = require('./custom_store');
 const { Settings } = require('./settings');
+const { Validator } = require('./validator');
 const { Storage, clientOf, isStore, nameOf, warningsOf } = require('./storage');
 
 const STOP_TIMEOUT = 5000;
@@ -20,6 +21,7 @@ class Server extends EventEmitter {
   #store;
   #client;
   #dataDir;
+  #validator;
   #calls = null;
   #giveUp = null;
   #port = null;
@@ -33,11 +35,12 @@ class Server extends EventEmitter {
     this.logger = options?.logger ?? console;
     /** The port it listens on, once started. */
     this.port = null;
-    const { wish, store, client, dataDir, warnings } = plain(options);
+    const { wish, store, client, dataDir, validator, warnings } = plain(options);
     this.#wish = wish;
     this.#store = store;
     this.#client = client;
     this.#dataDir = dataDir;
+    this.#validator = validator;
     // What is wrong is told now, not at start().
     this.#warn([...warnings, ...call(native.checkServerOptions, JSON.stringify(wish))]);
   }
@@ -62,6 +65,7 @@ class Server extends EventEmitter {
         if (kind === 'redis') send(rest[0], rest[1], batch.parts.shift());
         else if (kind === 'broken') warn(rest[0]);
         else if (kind === 'call') this.#calls?.perform(...rest, warn);
+        else if (kind === 'validate') void this.#validator.perform(this.#native, ...rest, warn);
       });
       this.#port.wake();
       this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
@@ -69,6 +73,7 @@ class Server extends EventEmitter {
       // What the file says of the store counts over what the program says.
       const isOfFile = this.#now(native.storeIsOfSettings);
       if (!isOfFile) send = this.#client?.attach(this.#native) ?? null;
+      this.#validator?.attach(this.#native);
       if (this.#store !== null && !isOfFile) this.#calls = await this.#unlessStopped(this.#store.attach(this.#native, this.#dataDir));
       const [listening, warnings] = await this.#ask(native.startServer);
       this.#warn(warnings);
@@ -289,7 +294,7 @@ class Server extends EventEmitter {
 /** The options as JSON can carry them, and a store of the user's own. */
 function plain(options) {
   if (typeof options !== 'object' || options === null) throw refused('options must be an object', 'config');
-  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, port, settings_file, settingsFile, ...rest } = options;
+  const { logger, storage, store, storage_options, storageOptions, storage_module, storageModule, port, auth, settings_file, settingsFile, ...rest } = options;
   const given = storage ?? store ?? 'memory';
   const more = storage_options ?? storageOptions;
   const named = storage_module ?? storageModule;
@@ -298,6 +303,9 @@ function plain(options) {
   if (isStore(given) && more) warnings.push('option storage_options is ignored: the store has been made already');
   const dataDir = rest.data_dir ?? rest.dataDir ?? null;
   if (dataDir !== null && typeof dataDir !== 'string') throw refused('option data_dir must be a path', 'config');
+  const isObject = typeof auth === 'object' && auth !== null && !Array.isArray(auth);
+  const { validator, ...credentials } = isObject ? auth : {};
+  if (auth !== undefined) rest.auth = isObject ? credentials : auth;
   let text;
   try {
     // NaN would become null, which is absent.
@@ -307,7 +315,7 @@ function plain(options) {
   }
   const file = settings_file ?? settingsFile;
   const wish = { ...JSON.parse(text), port: portNumber(port), ...asked(kept), settings_file: file instanceof Settings ? file.path : (file ?? undefined) };
-  return { wish, store: kept instanceof CustomStore ? kept : null, client: clientOf(kept), dataDir, warnings };
+  return { wish, store: kept instanceof CustomStore ? kept : null, client: clientOf(kept), dataDir, validator: validator === undefined ? null : new Validator(validator), warnings };
 }
 
 /** A store as the core is asked for it. */

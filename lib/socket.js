@@ -90,7 +90,7 @@ class Socket extends EventEmitter {
     const { env } = process;
     const { ca, path, reconnectionDelay, reconnectionDelayMax, timeout, reconnection } = this.args ?? {};
     if (reconnection === false) this.autoreconnect = false;
-    const { connect_timeout_ms, offline, max_message_bytes, reconnect } = this.settings;
+    const { connect_timeout_ms, offline, max_message_bytes, once, reconnect } = this.settings;
     const auth = this.auth && read(this.auth, AUTH, 'auth.');
     if (auth && 'timeout' in auth) auth.timeout_ms = auth.timeout;
     const ms = (value) => (value === undefined ? undefined : `${value}ms`);
@@ -104,6 +104,7 @@ class Socket extends EventEmitter {
       connect_timeout_ms: connect_timeout_ms ?? timeout,
       reconnect: { min: ms(reconnectionDelay), max: ms(reconnectionDelayMax), ...reconnect },
       offline,
+      once,
       max_message_bytes,
     };
   }
@@ -154,6 +155,7 @@ class Socket extends EventEmitter {
 
   #onNamedRecord([, name, payload, count], rest) {
     const data = count > 0 ? require('./binary').restore(payload, rest.parts.splice(0, count)) : payload;
+    if (name === 'AUTH_FAIL') this.#onRefused(data);
     this._onNamed(name, data);
     this._dispatch(name, data);
   }
@@ -165,6 +167,13 @@ class Socket extends EventEmitter {
     if (this.#link !== null) this.#link.told = error.code;
     this.socket._dispatch('ERROR', payload);
     if (!this._emit('error', error)) this._guard(this.onError, payload);
+  }
+
+  /** What this session may not do, or no longer: the verb was dropped. */
+  #onRefused(data) {
+    const { code, error, message } = data ?? {};
+    const told = new RestanteError({ code: error ?? (code === 403 ? 'forbidden' : 'unauthenticated'), number: code, message: message ?? 'not allowed' });
+    if (!this._emit('error', told)) this._guard(this.onError, told.message);
   }
 
   #onTakeover() {

@@ -2,7 +2,7 @@
 // Where durable messages wait, as an argument of Server.
 const { CustomStore } = require('./custom_store');
 const { RedisClient } = require('./redis_client');
-const { RestanteError } = require('./errors');
+const { RestanteError, refused } = require('./errors');
 const { read, kinds } = require('./options');
 
 const SQLITE = {
@@ -77,7 +77,10 @@ class SqliteStore extends Kept {
 
 /** Keeps messages in Redis: they survive the broker. The server's start connects, or uses the client it was given. */
 class RedisStore extends Kept {
+  /** A client that has not come to be must not become a Redis on this machine. */
   constructor(options) {
+    const isMissing = options?.url === undefined && Object.hasOwn(options ?? {}, 'client') && (options.client ?? null) === null;
+    if (isMissing) throw refused(`storage_options.client is ${options.client}: give a client, or leave it out for a url`, 'config');
     super(options, REDIS);
   }
 }

@@ -201,10 +201,14 @@ class Subscriber extends Socket {
     return { event, producer, consumer: this.name, consumer_id, mode, scope };
   }
 
+  #ending(options) {
+    return unsubscribeOptions(options, (name) => this._warnOnce(`unknown unsubscribe option '${name}'`));
+  }
+
   /** Ends a subscription for good; its backlog goes with `{purge: true}` only. Answers
    *  `{removed, left}`. */
   async unsubscribe(event, who, options) {
-    const { purge = false, mode, scope } = unsubscribeOptions(options);
+    const { purge = false, mode, scope } = this.#ending(options);
     const name = events.toEventString(event);
     const from = who ?? ALL_PUBLISHERS;
     const keys = [events.toConsumerEvent(name, from)];
@@ -219,7 +223,7 @@ class Subscriber extends Socket {
 
   /** Ends all subscriptions of this object. */
   async unsubscribeAll(options) {
-    return this.#end([...this.#byKey.values()], unsubscribeOptions(options).purge ?? false);
+    return this.#end([...this.#byKey.values()], this.#ending(options).purge ?? false);
   }
 
   async #end(subscriptions, purge) {

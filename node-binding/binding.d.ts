@@ -16,6 +16,9 @@ export declare class ExternalObject<T> {
  */
 export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-wasip1'
 
+/** Answers `token` with the exit code of `restante admin` with these words. */
+export declare function adminJob(port: ExternalObject<Port>, words: Array<string>, token: number): void
+
 /** Acks deliveries: the text of an array of `[msgId, attempt]`. */
 export declare function ack(client: ExternalObject<Client>, ids: string): void
 
@@ -174,3 +177,9 @@ export declare function useStore(broker: ExternalObject<Broker>, methods: Array<
 
 /** Starts the ack timeout of a delivery anew. */
 export declare function working(client: ExternalObject<Client>, msgId: string, attempt?: number | undefined | null): void
+
+/** The server is to be started with the function that `lib/validator.js` holds. */
+export declare function useValidator(broker: ExternalObject<Broker>): void
+
+/** Answers a call: claims as JSON text, or nothing for a no. */
+export declare function validatorAnswer(broker: ExternalObject<Broker>, id: number, answer?: string | undefined | null): void

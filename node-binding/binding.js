@@ -835,6 +835,7 @@ function __napiStampBindingTarget(exportsObject, target) {
 // linked import resolves to `undefined`.
 module.exports.__napiBindingTarget = __napiStampBindingTarget(nativeBinding, __napiLoadedBindingTarget)
 module.exports = nativeBinding
+module.exports.adminJob = nativeBinding.adminJob
 module.exports.ack = nativeBinding.ack
 module.exports.attachments = nativeBinding.attachments
 module.exports.backup = nativeBinding.backup
@@ -884,3 +885,5 @@ module.exports.unsubscribe = nativeBinding.unsubscribe
 module.exports.useRedis = nativeBinding.useRedis
 module.exports.useStore = nativeBinding.useStore
 module.exports.working = nativeBinding.working
+module.exports.useValidator = nativeBinding.useValidator
+module.exports.validatorAnswer = nativeBinding.validatorAnswer

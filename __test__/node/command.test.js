@@ -1,12 +1,12 @@
 'use strict';
 // `restante store …` of the package: streams, exit codes, a store in use.
 const assert = require('node:assert/strict');
-const { spawnSync } = require('node:child_process');
+const { spawn, spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
-const { startServer, inbox } = require('./helpers');
+const { startServer, inbox, until } = require('./helpers');
 
 const command = path.join(__dirname, '..', '..', 'bin', 'restante.js');
 
@@ -51,6 +51,30 @@ test('a store goes through lines of text into another one, and is served from th
   await box.grown(3);
   assert.deepEqual(box.messages().map(({ n }) => n), [1, 2, 3]);
   assert.deepEqual(box.messages()[0].bytes, bytes);
+});
+
+test('what is wrong is wrong usage, and leaves no file', (t) => {
+  const cwd = folder(t);
+  const run = (...args) => spawnSync(process.execPath, [command, ...args], { cwd, input: '', encoding: 'utf8', timeout: 60_000 });
+  const bogus = run('store', 'import', '--file', 'q.sqlite', '--from', 'bogus', 'x');
+  assert.deepEqual([bogus.status, fs.readdirSync(cwd)], [2, []]);
+  for (const wrong of ['--grace=soon', '--grace=-1', '--threads=x']) assert.equal(run('serve', '--port', '0', '--storage', 'memory', wrong).status, 2, wrong);
+  assert.deepEqual([run('store', 'import', '--file', 'q.sqlite').status, fs.readdirSync(cwd)], [1, []]);
+});
+
+test('serve tells what its store does not read, and stops within its grace', async (t) => {
+  const cwd = folder(t);
+  const args = ['serve', '--host', '127.0.0.1', '--port', '0', '--storage', 'memory', '--filename', 'q.sqlite', '--grace', '2s', '--threads', '1'];
+  const child = spawn(process.execPath, [command, ...args], { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+  t.after(() => child.kill('SIGKILL'));
+  let said = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => (said += data));
+  await until(() => /listening on/.test(said), () => said);
+  const ended = new Promise((resolve) => child.once('close', resolve));
+  child.kill('SIGTERM');
+  assert.equal(await ended, 0, said);
+  assert.equal(said.match(/option storage_options\.filename is unknown and ignored/g)?.length, 1, said);
+  assert.deepEqual(fs.readdirSync(cwd), []);
 });
 
 test('damage and failure have codes of their own', (t) => {

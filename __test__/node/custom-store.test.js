@@ -288,7 +288,29 @@ test('what is no store is refused at the call, by the name of what is missing', 
   assert.equal(refusal('redis-ish')[1], 'unsupported');
   const dir = folder(t);
   fs.writeFileSync(path.join(dir, 'broken.js'), 'throw new Error("on load")');
-  assert.throws(() => new restante.Server({ storage: 'custom', storage_options: { module: path.join(dir, 'broken.js') } }), /on load/);
+  const thrown = ({ code, cause }) => code === 'config' && cause.message === 'on load';
+  assert.throws(() => new restante.Server({ storage: 'custom', storage_options: { module: path.join(dir, 'broken.js') } }), thrown);
+});
+
+test('a class, factory or module that throws or rejects is told with a code and its own error as cause', async (t) => {
+  const cause = Object.assign(new Error('no such table'), { code: 'SQLITE_ERROR' });
+  const thrown = (error) => error.code === 'config' && error.cause === cause && /could not be made: no such table/.test(error.message);
+  const fails = () => {
+    throw cause;
+  };
+  class Broken extends Shelf {
+    constructor() {
+      super();
+      fails();
+    }
+  }
+  for (const storage of [Broken, fails]) assert.throws(() => new restante.Server({ storage, logger: quiet }), thrown);
+  const later = new restante.Server({ storage: async () => fails(), host: '127.0.0.1', port: 0, logger: quiet });
+  await assert.rejects(later.start(), thrown);
+  const file = path.join(folder(t), 'esm.mjs');
+  fs.writeFileSync(file, 'export default async () => { throw new Error("no such table"); };');
+  const module = new restante.Server({ storage: 'custom', storage_options: { module: file }, host: '127.0.0.1', port: 0, logger: quiet });
+  await assert.rejects(module.start(), ({ code, cause }) => code === 'config' && cause.message === 'no such table');
 });
 
 test('an object, a class, a factory, an async factory and modules of them are stores', async (t) => {

@@ -12,6 +12,7 @@ const EXPECTED = {
   hello: /^world says hello to you$/m,
   durable: /billing order 1\nbilling order 2\nbilling order 3\n$/,
   workers: /did job 5 at the second attempt/,
+  realms: /^acme's billing got order 1; delivered: 1\nbilling is out: unauthenticated\nand stays out: unauthenticated\n$/,
 'custom-store': /billing order 1\nbilling order 2\nrows left: 0\n$/,
   demo: /orders that still wait: 0; handled: 10; handled twice: 0\n$/,
 };

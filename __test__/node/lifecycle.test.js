@@ -145,6 +145,16 @@ test('Server: what is not there yet is refused, what is unknown warns, create() 
   assert.throws(() => new Server().getStats(), { code: 'shutting_down' });
 });
 
+test('a server for everybody says so once, one for this machine does not', async () => {
+  for (const [host, times] of [[undefined, 1], ['127.0.0.1', 0]]) {
+    const warned = [];
+    const server = new Server({ port: 0, host, logger: { ...quiet, warn: (text) => warned.push(text) } });
+    const { port } = await server.start();
+    await server.stop();
+    assert.equal(warned.filter((text) => text.includes(`anybody who reaches port ${port}`)).length, times, warned.join());
+  }
+});
+
 test('Storage: memory, and clear words about the others', async () => {
   const store = restante.Storage.createStore('memory', { default_ttl: '1h' });
   assert.ok(store instanceof restante.Storage.MemoryStore);

@@ -43,6 +43,15 @@ test('what waits moves to another store, and the next start goes on with that', 
   assert.deepEqual(box.messages(), [1, 2, 3, 4]);
 });
 
+test('of two changes at once the second is refused and the first is made', async (t) => {
+  const data_dir = folder(t);
+  const { server } = await startServer(t, { data_dir });
+  const change = (name) => server.setPersistence({ storage: 'sqlite', storage_options: { filename: path.join(data_dir, name) } });
+  const [first, second] = await Promise.allSettled([change('one.sqlite'), change('other.sqlite')]);
+  assert.deepEqual([first.value?.storage, second.reason?.code, second.reason?.number], ['sqlite', 'swap_in_progress', 409]);
+  assert.deepEqual(fs.readdirSync(data_dir).filter((name) => name.startsWith('other')), []);
+});
+
 test('a change that cannot be is refused, and nothing changes', async (t) => {
   const data_dir = folder(t);
   const filename = path.join(data_dir, 'queue.sqlite');

@@ -86,6 +86,8 @@ test('a client that answers text for bytes is refused at the start', async (t) =
 test('what is no client is refused at once, and no change of the store takes a client', async (t) => {
   const server = (storage_options) => () => new restante.Server({ port: 0, logger: quiet, storage: 'redis', storage_options });
   for (const client of [{}, 7, 'redis://x']) assert.throws(server({ client }), { code: 'config', message: /callBuffer/ });
+  // A client that has not come to be is none; it must not become a Redis on this machine.
+  for (const client of [null, undefined]) assert.throws(server({ client }), { code: 'config', message: /client is (null|undefined)/ });
   const running = await startServer(t, {});
   const client = { sendCommand: async () => null };
   await assert.rejects(running.server.setPersistence({ storage: 'redis', storage_options: { client } }), { code: 'unsupported' });

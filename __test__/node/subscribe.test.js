@@ -3,7 +3,7 @@
 const assert = require('node:assert/strict');
 const { once } = require('node:events');
 const { test } = require('node:test');
-const { startServer, inbox, until, unique, sleep } = require('./helpers');
+const { startServer, inbox, until, unique, sleep, quiet } = require('./helpers');
 
 const FORMS = {
   '(event, handler)': (c, { event, fn }) => c.subscribe(event, fn),
@@ -76,6 +76,19 @@ test('bad subscriptions reject with codes, awaited or not (TC-J06)', async (t) =
   await assert.rejects(c.subscribe('e', () => {}, { mode: 'tpoic' }), { code: 'bad_command' });
   c.subscribe('e', () => {}, { retry: { max_attempts: 0 } }); // not awaited: told to 'error', never fatal
   await until(() => errors.length === 6, 'errors');
+});
+
+test('an option that nobody knows is told once, by its name, and ignored', async (t) => {
+  const { factory, keep } = await startServer(t);
+  const warned = [];
+  const logger = { ...quiet, warn: (text) => warned.push(text) };
+  const p = keep(await factory({ logger }).createProducer('p'));
+  for (const n of [1, 2]) {
+    await p.subscribe(`e${n}`, () => {}, { durabel: true, retry: { maxAttemps: 3 } });
+    await p.produce('e', n, { confirm: true, tttl: 5 });
+    await p.unsubscribe(`e${n}`, undefined, { porge: true });
+  }
+  assert.deepEqual(warned.map((text) => /option '(.*)'/.exec(text)?.[1]), ['durabel', 'retry.maxAttemps', 'tttl', 'porge']);
 });
 
 test('in ack mode a returned or resolved handler acks, a thrown or rejected one fails at once (TC-F07)', async (t) => {

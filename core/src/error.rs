@@ -224,6 +224,22 @@ impl ErrorKind {
         }
     }
 
+    /// The same as an HTTP status: the numeric `code` of management, where no client knows other numbers.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::BadName
+            | Self::BadCommand
+            | Self::NotCarriable
+            | Self::TooManyMatches
+            | Self::ChunkDropped => 400,
+            Self::AnonymousRefused | Self::E2eeRequired => 403,
+            Self::DuplicateConsumer => 409,
+            Self::StoreUnavailable => 503,
+            // Positive, all of them.
+            _ => self.number().unsigned_abs() as u16,
+        }
+    }
+
     /// Whether the same call may succeed later without a change.
     pub const fn is_retryable(self) -> bool {
         matches!(

@@ -3,7 +3,7 @@
 //! The map of the rooms, upper ones import lower ones only:
 //!
 //! ```text
-//!  offline                       a store that nobody serves
+//!  offline  operator             a store that nobody serves; orders to a broker that runs
 //!  server                        assembly: config → store, broker, listener
 //!  session                       one connected client: verbs → broker
 //!  admin                         management commands
@@ -30,6 +30,8 @@ pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod offline;
+#[cfg(feature = "operator")]
+pub mod operator;
 pub mod protocol;
 #[cfg(feature = "server")]
 pub mod server;

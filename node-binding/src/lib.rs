@@ -5,9 +5,9 @@
 //!  client   a connection as free functions
 //!  options  what those functions are given, read and checked
 //!  server   a broker as free functions; numbers: what it tells
-//!  offline  work on a store that no broker serves
+//!  offline  the command's work on a store that no broker serves, and its orders to one that runs
 //!  port     Rust → JS: an inbox per endpoint, a doorbell, `drain`
-//!  store    a store written in JavaScript
+//!  store    a store written in JavaScript; validator: a function that says whose token it is
 //!  runtime  the one thread that the addon's clients live on
 //!  error    our stable codes on JavaScript errors
 //! ```
@@ -26,6 +26,7 @@ pub mod redis;
 mod runtime;
 pub mod server;
 pub mod store;
+pub mod validator;
 
 use napi_derive::napi;
 

@@ -63,6 +63,8 @@ pub(crate) struct Connect {
     #[serde(default)]
     offline: Waiting,
     max_message_bytes: Option<usize>,
+    #[serde(default)]
+    once: bool,
     consumer: Option<Consumer>,
     producer: Option<Producer>,
 }
@@ -111,6 +113,7 @@ impl Connect {
             protocol: self.protocol,
             ca: self.ca.as_deref().map(Pem::from),
             connect_timeout: millis(self.connect_timeout_ms),
+            once: self.once,
             ..ConnectOptions::default()
         };
         if let Some(path) = self.path {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::{Buffer, External};
 use napi_derive::napi;
 use parking_lot::Mutex;
+use restante::admin::{Letter, of_queue};
 use restante::model::RealmId;
 use restante::server::{
     Emit, Persistence, Server, ServerConfig, Settings, Storage, parse_env_file,
@@ -27,6 +28,7 @@ use crate::port::Port;
 use crate::redis::JsRedis;
 use crate::runtime::Runtime;
 use crate::store::Custom;
+use crate::validator::JsValidator;
 
 /// One broker: not started, running, or stopped.
 pub struct Broker {
@@ -38,6 +40,8 @@ pub struct Broker {
     custom: Mutex<Option<Custom>>,
     /// A Redis client of the user's, if it was given one.
     redis: Mutex<Option<Arc<JsRedis>>>,
+    /// A function of the user's that says whose token it is, if it was given one.
+    validator: Mutex<Option<Arc<JsValidator>>>,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -71,6 +75,16 @@ impl Broker {
     /// The Redis client of the user's.
     pub(crate) fn redis(&self) -> Option<Arc<JsRedis>> {
         self.redis.lock().clone()
+    }
+
+    /// Gives it a function that says whose token it is.
+    pub(crate) fn set_validator(&self, validator: Arc<JsValidator>) {
+        *self.validator.lock() = Some(validator);
+    }
+
+    /// That function.
+    pub(crate) fn validator(&self) -> Option<Arc<JsValidator>> {
+        self.validator.lock().clone()
     }
 
     fn running(&self) -> Result<Running> {
@@ -122,6 +136,7 @@ pub fn open_server(port: &External<Arc<Port>>, options: String) -> Result<Extern
         warnings,
         custom: Mutex::default(),
         redis: Mutex::default(),
+        validator: Mutex::default(),
         running: Arc::default(),
     }))
 }
@@ -188,6 +203,9 @@ pub fn start_server(broker: &External<Broker>, token: u32) -> Result<()> {
     if let (Some(redis), Storage::Redis(options)) = (broker.redis(), &mut config.storage) {
         options.client = Some(GivenClient::new(redis));
     }
+    if let Some(validator) = broker.validator() {
+        config.validator = Some(validator);
+    }
     let slot = broker.running.clone();
     let port = broker.port.clone();
     let handle = runtime.handle().clone();
@@ -241,7 +259,7 @@ pub fn stop_server(broker: &External<Broker>, timeout_ms: u32, token: u32) {
 /// Numbers of this moment, as JSON text.
 #[napi(catch_unwind)]
 pub fn server_stats(broker: &External<Broker>) -> Result<String> {
-    Ok(numbers::of_server(&broker.running()?.server).to_string())
+    Ok(broker.running()?.server.stats().to_string())
 }
 
 /// Sends an event to one session or, without `to`, to all; how many have taken it.
@@ -288,7 +306,7 @@ pub fn queue_stats(broker: &External<Broker>, token: u32) -> Result<()> {
         let mut queues = Vec::new();
         for (realm, _) in server.broker().stats() {
             let stats = server.broker().queue_stats(&realm).await?;
-            queues.extend(stats.iter().map(|queue| numbers::of_queue(&realm, queue)));
+            queues.extend(stats.iter().map(|queue| of_queue(&realm, queue)));
         }
         Ok(queues)
     })
@@ -308,7 +326,7 @@ pub fn dead_letters(
     broker.answer_later(token, |server| async move {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let letters = server.broker().dead_letters(&realm, after, limit).await?;
-        let letters: Vec<_> = letters.iter().map(numbers::Letter::from).collect();
+        let letters: Vec<_> = letters.iter().map(Letter::from).collect();
         // Written here: it borrows from the letters.
         serde_json::value::to_raw_value(&letters)
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))

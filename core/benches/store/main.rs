@@ -242,7 +242,8 @@ fn sizes(_: &mut Criterion) {
     });
 }
 
-/// The printing ones run whole or not at all: `-- sqlite` runs those of SQLite alone.
+/// The printing ones run whole or not at all: `-- sqlite` runs those of SQLite alone, `-- alone` the
+/// first of them.
 fn printed(criterion: &mut Criterion) {
     let is_asked = |name: &str| {
         let asked: Vec<String> = std::env::args().skip(1).collect();
@@ -251,6 +252,9 @@ fn printed(criterion: &mut Criterion) {
     };
     if is_asked("memory") {
         sizes(criterion);
+    }
+    if is_asked("sqlite") || is_asked("alone") {
+        sqlite::alone(criterion);
     }
     if is_asked("sqlite") {
         sqlite::backlog(criterion);

@@ -1,10 +1,10 @@
 //! What the SQLite store does on this disk: rates, memory and processor time, printed. Each figure
-//! is one run; the disk's own rate stands beside those that wait for it.
+//! is one run, but for one append after the other: there the disk's own rate stands beside, taken
+//! in turns with ours, and both are medians.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,12 +55,12 @@ impl House {
         self.runtime.block_on(opened).unwrap()
     }
 
-    /// Appends one by one with so many under way for a while; how many a second.
-    fn rate(&self, source: &mut Source, log: LogId, in_flight: usize) -> f64 {
+    /// Appends one by one with so many under way for `time`; how many a second.
+    fn rate(&self, source: &mut Source, log: LogId, in_flight: usize, time: Duration) -> f64 {
         self.runtime.block_on(async {
             let mut under_way = VecDeque::new();
             let (start, mut count) = (Instant::now(), 0u64);
-            while start.elapsed() < TIME {
+            while start.elapsed() < time {
                 while under_way.len() < in_flight {
                     under_way.push_back(self.store.append(source.batch(log, 1)));
                 }
@@ -94,17 +94,48 @@ impl House {
     }
 }
 
-/// How often a second this disk takes some bytes for sure.
-fn disk(folder: &Path, bytes: usize) -> f64 {
-    let mut file = File::create(folder.join("disk")).unwrap();
+/// How often a second this disk takes some bytes for sure: they are written to the end of `file`,
+/// which grows as it would without a database, and synchronised (`fdatasync`) before the next.
+fn disk(file: &mut File, bytes: usize, time: Duration) -> f64 {
     let content = vec![1; bytes];
     let (start, mut count) = (Instant::now(), 0);
-    while start.elapsed() < TIME {
+    while start.elapsed() < time {
         file.write_all(&content).unwrap();
         file.sync_data().unwrap();
         count += 1;
     }
     f64::from(count) / start.elapsed().as_secs_f64()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// One append after the other, in turns with what the disk does alone, printed.
+#[allow(clippy::print_stdout, reason = "a bench reports by printing")]
+pub(super) fn alone(_: &mut Criterion) {
+    const TURNS: usize = 9;
+    let time = TIME / 4;
+    for bytes in [128, 4096] {
+        let house = House::new(Synchronous::Full);
+        let queue = house.open("a");
+        let mut source = Source::sized(bytes);
+        let mut file = File::create(house.folder.path().join("disk")).unwrap();
+        let [mut ours, mut disks, mut ratios] = [(); 3].map(|()| Vec::new());
+        for _ in 0..TURNS {
+            ours.push(house.rate(&mut source, queue.log, 1, time));
+            disks.push(disk(&mut file, bytes, time));
+            ratios.push(ours[ours.len() - 1] / disks[disks.len() - 1]);
+        }
+        println!(
+            "sqlite full, {bytes} B, one after the other: {:.0}/s, the disk {:.0}/s, {:.2} of it \
+             (medians of {TURNS} turns)",
+            median(ours),
+            median(disks),
+            median(ratios),
+        );
+    }
 }
 
 /// Processor time of this process, all threads; zero where there is no `/proc`.
@@ -125,23 +156,19 @@ pub(super) fn rates(_: &mut Criterion) {
                 let house = House::new(synchronous);
                 let queue = house.open("a");
                 let mut source = Source::sized(bytes);
-                let rate = house.rate(&mut source, queue.log, in_flight);
-                let disk = match in_flight {
-                    1 => format!(" (the disk: {:.0}/s)", disk(house.folder.path(), bytes)),
-                    _ => String::new(),
-                };
-                println!("sqlite {name}, {bytes} B, {in_flight} in flight: {rate:.0}/s{disk}");
+                let rate = house.rate(&mut source, queue.log, in_flight, TIME);
+                println!("sqlite {name}, {bytes} B, {in_flight} in flight: {rate:.0}/s");
             }
         }
     }
     let house = House::new(Synchronous::Full);
     let queue = house.open("a");
     let numbered = &mut Source::new(Some("instance"));
-    let rate = house.rate(numbered, queue.log, 256);
+    let rate = house.rate(numbered, queue.log, 256, TIME);
     println!("sqlite full, 128 B, 256 in flight, numbered: {rate:.0}/s");
     let house = House::new(Synchronous::Full);
     let queues: Vec<_> = (0..1000).map(|n| house.open(&n.to_string())).collect();
-    let rate = house.rate(&mut Source::sized(4096), queues[0].log, 256);
+    let rate = house.rate(&mut Source::sized(4096), queues[0].log, 256, TIME);
     println!("sqlite full, 4096 B for 1,000 offline consumers: {rate:.0}/s");
 }
 

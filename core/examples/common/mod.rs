@@ -58,7 +58,8 @@ impl Flags {
                     ..Cors::default()
                 }),
                 ..Doors::default()
-            },
+            }
+            .shared(),
             ..Config::default()
         }
     }

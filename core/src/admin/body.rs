@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::auth::TokenHash;
+use crate::auth::{Secret, TokenHash};
 use crate::model::{RealmId, duration_from_number, duration_from_text};
 use crate::{Error, ErrorKind, Result};
 
@@ -120,9 +120,19 @@ impl Body {
         text.map(|text| RealmId::parse(&text)).transpose()
     }
 
-    /// A secret that is set, or cleared by an empty text, null or nothing.
-    pub(super) fn secret(&self, names: &[&str]) -> Result<Option<String>> {
+    /// A text; an empty one is absent.
+    pub(super) fn filled(&self, names: &[&str]) -> Result<Option<String>> {
         Ok(self.text(names)?.filter(|text| !text.is_empty()))
+    }
+
+    /// A secret that is set, or cleared by an empty text, null or nothing.
+    pub(super) fn secret(&self, names: &[&str]) -> Result<Option<Secret>> {
+        let text = self.filled(names)?;
+        text.map(|text| Secret::parse(&text)).transpose()
+    }
+
+    pub(super) fn needed_secret(&self, names: &[&str]) -> Result<Secret> {
+        Secret::parse(&self.needed(names)?)
     }
 
     pub(super) fn token_hash(&self) -> Result<Option<TokenHash>> {

@@ -4,24 +4,13 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::auth::{Role, TokenHash};
+use crate::auth::{E2ee, Role, Secret, TokenHash};
 use crate::model::RealmId;
 use crate::store::{DeadLetterId, QueueId};
-
-/// A secret on its way in: never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<secret>")
-    }
-}
 
 /// What an operator orders.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,9 +106,9 @@ pub enum Command {
         limit: usize,
     },
     /// Puts a dead letter back into its queue (P37).
-    DlqReplay(Letter),
+    DlqReplay(WhichLetter),
     /// Drops a dead letter.
-    DlqDiscard(Letter),
+    DlqDiscard(WhichLetter),
     /// Drops all dead letters of a realm.
     DlqPurge {
         /// Which.
@@ -164,17 +153,6 @@ pub struct NewRealm {
     pub ephemeral: bool,
     /// How long it lives then.
     pub ttl: Option<Duration>,
-}
-
-/// What a realm says of encrypted bodies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum E2ee {
-    /// Nothing.
-    Off,
-    /// They may be.
-    Opportunistic,
-    /// Others are refused.
-    Required,
 }
 
 /// One setting of a realm.
@@ -268,7 +246,7 @@ pub enum WhichSession {
 
 /// Which dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct WhichLetter {
     /// Its id.
     pub id: DeadLetterId,
     /// Its realm; `None`: whichever it is in.
@@ -291,8 +269,8 @@ impl Command {
             | Self::DlqPurge { realm } => Some(realm),
             Self::DlqList { realm, .. }
             | Self::AuthorizationList { realm, .. }
-            | Self::DlqReplay(Letter { realm, .. })
-            | Self::DlqDiscard(Letter { realm, .. }) => realm.as_ref(),
+            | Self::DlqReplay(WhichLetter { realm, .. })
+            | Self::DlqDiscard(WhichLetter { realm, .. }) => realm.as_ref(),
             _ => None,
         };
         realm.filter(|realm| !matches!(realm.as_str(), "*" | "default"))

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::reader::Reader;
-use crate::Result;
 use crate::model::TopicPattern;
 #[cfg(test)]
 use crate::model::fold;
+use crate::{Error, ErrorKind, Result};
 
 /// `allow: {produce, consume}` and `names` of a token or of claims (P30). What is not said is not
 /// narrowed; an empty list allows nothing.
@@ -45,6 +45,19 @@ const MAX_PATTERNS: usize = 256;
 const MAX_BYTES: usize = 8 << 10;
 
 impl Allow {
+    /// Reads the values of `allow` and `names` of a token, as they stand in a command.
+    ///
+    /// # Errors
+    /// `bad_command`, naming the member.
+    pub fn parse(allow: Option<&Value>, names: Option<&Value>) -> Result<Self> {
+        let mut members = serde_json::Map::new();
+        for (name, value) in [("allow", allow), ("names", names)] {
+            members.extend(value.map(|value| (name.to_owned(), value.clone())));
+        }
+        let read = Self::read(&mut Reader::new("token", &Value::Object(members))?);
+        read.map_err(|error| Error::new(ErrorKind::BadCommand, error.message()))
+    }
+
     /// Reads the members `allow: {produce, consume}` and `names` of a token or of claims.
     ///
     /// # Errors

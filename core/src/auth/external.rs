@@ -129,7 +129,13 @@ impl External {
             .header(CONTENT_TYPE, "application/json")
             .body(body);
         if let Some(secret) = &asked.secret {
-            let mut value = HeaderValue::from_bytes(secret.expose().as_bytes()).ok()?;
+            let value = HeaderValue::from_bytes(secret.expose().as_bytes());
+            let mut value = value
+                .inspect_err(|_| {
+                    let url = asked.url.as_str();
+                    tracing::warn!("the secret for the validator {url} cannot stand in a header");
+                })
+                .ok()?;
             value.set_sensitive(true);
             request = request.header("x-mq-auth-secret", value);
         }

@@ -61,6 +61,7 @@ pub(super) async fn load(
             now,
             state: State::of(settings.clone()),
             changes: Vec::new(),
+            last: Vec::new(),
         };
         let moved = merge.realms(records::all(documents, Collection::Realms, now).await?)?;
         merge.tokens(
@@ -70,6 +71,7 @@ pub(super) async fn load(
         let management = records::all(documents, Collection::ManagementTokens, now).await?;
         merge.management(management)?;
         merge.settings(documents).await?;
+        merge.changes.append(&mut merge.last);
         match records::write(documents, merge.changes, now).await {
             Err(error) if error.kind() == ErrorKind::Conflict && tries > 0 => tries -= 1,
             Err(error) => return Err(error),
@@ -82,6 +84,8 @@ struct Merge {
     now: Timestamp,
     state: State,
     changes: Vec<DocumentChange>,
+    /// What is to be written after them.
+    last: Vec<DocumentChange>,
 }
 
 impl Merge {
@@ -127,8 +131,11 @@ impl Merge {
                 |entry, before, file| entry.merged(before, file, now),
                 |file| file.begun(now),
             )?;
-            if let (None, Some(to)) = (&entry, &read.stored.moved_to) {
+            if let Some(to) = &read.stored.moved_to {
                 moved.insert(realm.clone(), parse_realm(to)?);
+                if entry.is_none() {
+                    self.arrived(&read)?;
+                }
             }
             self.state.set_realm(realm, entry.map(Arc::new));
         }
@@ -136,11 +143,23 @@ impl Merge {
             let realm = parse_realm(&key)?;
             if let Some(to) = &read.stored.moved_to {
                 moved.insert(realm.clone(), parse_realm(to)?);
+                self.arrived(&read)?;
             }
             self.state
                 .set_realm(&realm, read.stored.entry.map(Arc::new));
         }
         Ok(moved)
+    }
+
+    /// The old name of a renamed realm points nowhere any more, once its tokens have followed.
+    fn arrived(&mut self, read: &Read<RealmConfig>) -> Result<()> {
+        let stored = Stored {
+            moved_to: None,
+            ..read.stored.clone()
+        };
+        let change = records::put(Collection::Realms, read, &stored)?;
+        self.last.push(change);
+        Ok(())
     }
 
     fn tokens(&mut self, reads: Vec<Read<Token>>, moved: &HashMap<RealmId, RealmId>) -> Result<()> {

@@ -13,6 +13,7 @@ mod claims;
 mod env_file;
 mod external;
 mod generations;
+mod grants;
 mod identify;
 mod jwt;
 mod load;
@@ -28,6 +29,7 @@ mod requests;
 mod role;
 mod secret;
 mod settings;
+mod sign;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -76,6 +78,7 @@ pub use requests::{
 pub use role::Role;
 pub use secret::{MAX_SECRET, Secret};
 pub use settings::{AuthSettings, KeylessConsumers};
+pub use sign::{new_nonce, sign};
 pub use token::{FileToken, ManagementToken, Token, check_role};
 pub use validator::{Answer, Validator};
 pub use views::token_view;
@@ -351,6 +354,11 @@ impl Auth {
         let state = self.0.state.read();
         let said = state.realm(realm).and_then(|config| config.allow_anonymous);
         said.unwrap_or_else(|| *realm == RealmId::default())
+    }
+
+    /// Whether commands that carry secrets may go in clear over a network (AF59).
+    pub fn allows_insecure_management(&self) -> bool {
+        self.0.state.read().settings.allow_insecure_management
     }
 
     /// Whether the realm takes encrypted bodies only (decided 10).

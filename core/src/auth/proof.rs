@@ -280,29 +280,50 @@ impl Proofs {
         now: Timestamp,
     ) -> Result<Signer, Denied> {
         self.failures.may_try(signed.address)?;
-        let admitted = self.look(signed, secrets, now).await;
-        admitted.map_err(|error| {
+        let (signer, proof) = self.counted(signed, self.verified(signed, secrets, now))?;
+        let used = match self.nonces.use_up(&signer.secret, &proof, now).await {
+            Ok(true) => Ok(signer),
+            Ok(false) => Err(rejected()),
+            Err(error) => Err(error),
+        };
+        self.counted(signed, used)
+    }
+
+    /// Whether it is signed as it should be, for orders that cannot be done: nothing is used up.
+    ///
+    /// # Errors
+    /// As [`Proofs::admit`], but for the store's.
+    pub fn look(
+        &self,
+        signed: Signed<'_>,
+        secrets: &[SigningSecret<'_>],
+        now: Timestamp,
+    ) -> Result<(), Denied> {
+        self.failures.may_try(signed.address)?;
+        self.counted(signed, self.verified(signed, secrets, now))
+            .map(drop)
+    }
+
+    fn verified(
+        &self,
+        signed: Signed<'_>,
+        secrets: &[SigningSecret<'_>],
+        now: Timestamp,
+    ) -> Result<(Signer, Proof)> {
+        let proof = Proof::parse(signed.proof.ok_or_else(rejected)?)?;
+        let audience = self.audience.as_deref();
+        let signer = proof.verify_for(signed.action, signed.body, secrets, audience, now)?;
+        Ok((signer, proof))
+    }
+
+    /// A rejected proof counts as a failure of its address.
+    fn counted<T>(&self, signed: Signed<'_>, looked: Result<T>) -> Result<T, Denied> {
+        looked.map_err(|error| {
             if error.kind() == ErrorKind::ProofRejected {
                 self.failures.failed(signed.address);
             }
             error.into()
         })
-    }
-
-    async fn look(
-        &self,
-        signed: Signed<'_>,
-        secrets: &[SigningSecret<'_>],
-        now: Timestamp,
-    ) -> Result<Signer> {
-        let proof = Proof::parse(signed.proof.ok_or_else(rejected)?)?;
-        let audience = self.audience.as_deref();
-        let signer = proof.verify_for(signed.action, signed.body, secrets, audience, now)?;
-        match self.nonces.use_up(&signer.secret, &proof, now).await {
-            Ok(true) => Ok(signer),
-            Ok(false) => Err(rejected()),
-            Err(error) => Err(error),
-        }
     }
 }
 

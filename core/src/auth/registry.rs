@@ -77,6 +77,10 @@ impl Inner {
         loop {
             let read = records::one::<T>(keeper, collection, key, now).await?;
             let entry = edit(read.stored.entry.clone())?;
+            if entry.is_some() && read.stored.moved_to.is_some() {
+                let message = "this name was given up and its tokens are still to follow: reload";
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
             let stored = Stored {
                 entry: entry.clone(),
                 imported: read.stored.imported.clone(),

@@ -52,6 +52,8 @@ pub struct AuthSettings {
     pub jwt_max_ttl: Option<Duration>,
     /// Whether a JWT or a validator may let somebody into realm `*` as `admin`; false.
     pub allow_superadmin_jwt: bool,
+    /// Whether commands that carry secrets may go in clear over a network (AF59); false.
+    pub allow_insecure_management: bool,
     /// Whether sessions end with their credential; true.
     pub enforce_expiry: bool,
     /// Who is asked about tokens of every realm.
@@ -87,6 +89,7 @@ impl Default for AuthSettings {
             jwt_secret: None,
             jwt_max_ttl: None,
             allow_superadmin_jwt: false,
+            allow_insecure_management: false,
             enforce_expiry: true,
             auth_url: None,
             auth_secret: None,
@@ -132,6 +135,10 @@ impl AuthSettings {
         for (name, flag) in [
             ("enabled", &mut self.enabled),
             ("allow_superadmin_jwt", &mut self.allow_superadmin_jwt),
+            (
+                "allow_insecure_management",
+                &mut self.allow_insecure_management,
+            ),
             ("enforce_expiry", &mut self.enforce_expiry),
             ("auto_admin_token", &mut self.auto_admin_token),
         ] {

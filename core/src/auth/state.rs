@@ -218,7 +218,7 @@ mod tests {
         state.set_realm(&acme, config(20));
         assert_eq!(state.next_end(), Some(Timestamp(20)));
         assert!(state.ended(Timestamp(19)).is_empty() && state.has_encrypted());
-        assert_eq!(state.ended(Timestamp(20)), [acme.clone()]);
+        assert_eq!(state.ended(Timestamp(20)), std::slice::from_ref(&acme));
         assert!(state.is_gone(&acme, Timestamp(20)));
         state.set_realm(&acme, None);
         assert_eq!(state.next_end(), None);

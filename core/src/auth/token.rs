@@ -117,6 +117,24 @@ pub struct ManagementToken {
 }
 
 impl ManagementToken {
+    /// What a command asks for.
+    ///
+    /// # Errors
+    /// As [`ManagementToken::check`].
+    pub fn new(
+        realm_prefix: &str,
+        ephemeral_only: bool,
+        max_ttl: Option<Duration>,
+    ) -> Result<Self> {
+        let token = Self {
+            realm_prefix: realm_prefix.into(),
+            ephemeral_only,
+            max_ttl,
+        };
+        token.check()?;
+        Ok(token)
+    }
+
     /// Whether it may make this realm, or owns it.
     pub fn owns(&self, realm: &RealmId) -> bool {
         let name = realm.as_str();

@@ -140,6 +140,7 @@ pub(super) fn everything(state: &State) -> Value {
             KeylessConsumers::Deny => "deny",
         },
         "allow_superadmin_jwt": settings.allow_superadmin_jwt,
+        "allow_insecure_management": settings.allow_insecure_management,
         "enforce_expiry": settings.enforce_expiry,
         "admin_token_env": &*settings.admin_token_env,
         "auto_admin_token": settings.auto_admin_token,

@@ -7,7 +7,8 @@ use super::realm::Realm;
 use super::request::{Leave, QueueStats, RealmStats};
 use super::{Answer, Broker, ready, takeover};
 use crate::model::RealmId;
-use crate::store::{DeadLetterId, QueueId, QueueKind};
+use crate::store::{DeadLetterId, QueueId, QueueKind, QueueSettings, QueueSpec};
+use crate::{Error, ErrorKind};
 
 /// See [`Broker::stats`].
 pub(super) fn stats(broker: &Broker) -> Vec<(RealmId, RealmStats)> {
@@ -46,6 +47,7 @@ pub(super) fn queue_stats(broker: &Broker, realm: &RealmId) -> Answer<Vec<QueueS
             let depth = store.depth(slot.id).await?;
             let snapshot = slot.queue.snapshot();
             stats.push(QueueStats {
+                queue: slot.id,
                 key: slot.entry.key.clone(),
                 name: slot.name.clone(),
                 is_group: slot.kind == QueueKind::Group,
@@ -94,7 +96,41 @@ pub(super) fn purge_queue(broker: &Broker, realm: &RealmId, queue: QueueId) -> A
     })
 }
 
-/// See [`Broker::kick_realm`].
+/// See [`Broker::release_queue`].
+pub(super) fn release_queue(broker: &Arc<Broker>, realm: &RealmId, queue: QueueId) -> Answer<()> {
+    let unknown = || Error::new(ErrorKind::DeliveryUnknown, "the realm has no such queue");
+    let Some(realm) = broker.find_realm(realm) else {
+        return ready(Err(unknown()));
+    };
+    let (slot, spec, seen) = {
+        let state = realm.state.lock();
+        let Some(slot) = state.by_queue.get(&queue).cloned() else {
+            return ready(Err(unknown()));
+        };
+        let inner = slot.state.lock();
+        let spec = QueueSpec {
+            realm: realm.id.clone(),
+            key: (*slot.entry.key).clone(),
+            kind: slot.kind,
+            name: slot.name.clone(),
+            settings: QueueSettings {
+                owner: None,
+                ..inner.settings.clone()
+            },
+        };
+        let seen = inner.seen;
+        drop(inner);
+        (slot, spec, seen)
+    };
+    let opening = broker.store().open(spec, seen);
+    Box::pin(async move {
+        opening.await?;
+        realm.state.lock().give(&slot, None);
+        Ok(())
+    })
+}
+
+/// Closes every session of a realm.
 pub(super) fn kick_realm(broker: &Arc<Broker>, realm: &Realm) {
     let members: Vec<_> = realm.state.lock().members.values().cloned().collect();
     for member in members {

@@ -65,7 +65,7 @@ pub(super) async fn begin<T>(
 
 /// Sessions that are closed and come back at once may find couriers that are about to end: they look
 /// at what was given back once more, when that is over.
-async fn look_again(broker: Weak<Broker>) {
+pub(super) async fn look_again(broker: Weak<Broker>) {
     for pause in LOOKS {
         let Some(strong) = broker.upgrade() else {
             return;

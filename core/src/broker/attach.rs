@@ -14,6 +14,7 @@ use super::queue::{self, Mode, Queue, Seat};
 use super::realm::{Realm, SlotKey, State};
 use super::registry;
 use super::request::SubscribeRequest;
+use super::subscribe;
 use super::unsubscribe;
 use super::{Broker, SessionId};
 use crate::model::{ConsumerName, Key};
@@ -41,7 +42,7 @@ pub(super) fn listen(
         is_tracked: options.ack,
         is_durable: options.durable && is_remembered,
         is_remembered,
-        filter: request.filter.clone(),
+        filter: member.pass().filter_of(&request.key),
         queue: OnceLock::new(),
         slot: OnceLock::new(),
         ended: OnceLock::new(),
@@ -63,7 +64,7 @@ pub(super) fn listen(
         let keeps_seat = before.slot.get().is_some_and(|slot| {
             slot_key.is_some_and(|(_, kind, name)| *kind == slot.kind && *name == slot.name)
         });
-        unlist(realm, before);
+        unlist(realm, state, before);
         if !keeps_seat && volatile.is_none() {
             unseat(broker, state, before, queue::Leave::Unsubscribed);
         }
@@ -71,6 +72,7 @@ pub(super) fn listen(
     if let Some(group) = &options.group {
         // After the older one has gone: it takes the group's interest with it if it was the last.
         realm.enter_group(&entry, group, options.retry);
+        state.enter_group(group, member.pass().owner.as_ref());
     }
     let known = slot_key.and_then(|key| state.slots.get(key)).cloned();
     match known.filter(|_| attaches) {
@@ -186,7 +188,8 @@ fn raise(broker: &Arc<Broker>, state: &mut State, slot_key: &SlotKey, slot: &Arc
         };
         let mut request = SubscribeRequest::clone(&request);
         request.options.durable = true;
-        state.keep(&Arc::new(request.clone()));
+        let owner = slot.state.lock().settings.owner.clone();
+        state.keep(&Arc::new(request.clone()), owner.as_ref());
         listen(broker, &member, state, &request, Some(slot_key), true);
     }
 }
@@ -255,10 +258,17 @@ pub(super) fn revive(broker: &Arc<Broker>, member: &Arc<Member>, name: &Consumer
         let names = member.names.lock();
         names.listeners.contains_key(&(key.clone(), name.clone()))
     };
+    // They may have been somebody else's: of those the name gives nobody anything (P30).
+    let pass = member.pass();
+    let is_free = |request: &SubscribeRequest| {
+        let slot_key = registry::slot_key(request);
+        subscribe::check_owner(&state, member, request, slot_key.as_ref()).is_ok()
+    };
     let plain: Vec<Arc<SubscribeRequest>> = consumer
         .subscriptions
         .values()
         .map(|kept| &kept.request)
+        .filter(|request| pass.may_listen(&request.key) && is_free(request))
         .filter(|request| !request.options.durable && !held(&request.key))
         .cloned()
         .collect();
@@ -283,12 +293,12 @@ pub(super) fn withdraw(
     listener: &Arc<Listener>,
     how: queue::Leave,
 ) {
-    unlist(realm, listener);
+    unlist(realm, state, listener);
     unseat(broker, state, listener, how);
 }
 
 /// Out of the rosters of its key.
-fn unlist(realm: &Realm, listener: &Arc<Listener>) {
+fn unlist(realm: &Realm, state: &mut State, listener: &Arc<Listener>) {
     let entry = &listener.entry;
     let seat = (listener.session(), listener.consumer.clone());
     if let Some(group) = &listener.group {
@@ -296,6 +306,7 @@ fn unlist(realm: &Realm, listener: &Arc<Listener>) {
             interest.members.remove(&seat);
         }
         realm.exit_group(entry, group.as_str());
+        state.exit_group(group);
     } else if !listener.is_durable && entry.live.remove(&seat).is_some() && listener.needs_message()
     {
         entry.tracked.fetch_sub(1, Ordering::AcqRel);

@@ -312,8 +312,8 @@ impl Segment {
     ) -> bool {
         let is_untracked = self.manner.is_untracked;
         // A group's choice may have left while the copy waited.
-        let has_left = listener.member.has_left();
-        if has_left || (self.manner.is_guaranteed && listener.is_remembered) {
+        let is_out = listener.member.has_left() || listener.member.is_intruder();
+        if is_out || (self.manner.is_guaranteed && listener.is_remembered) {
             return false;
         }
         if listener.filter.is_some() {

@@ -81,7 +81,7 @@ fn to_realm(
         }
         let is_registered = !names.consumers.is_empty() || !names.producers.is_empty();
         drop(names);
-        if is_registered && !has_name {
+        if is_registered && !has_name && receiver.pass().may_see(outgoing.content.event) {
             let listener = stand_in(&everybody, receiver.clone());
             let seat = (receiver.session(), listener.consumer.clone());
             everybody.live.insert(seat, Arc::new(listener));
@@ -105,6 +105,9 @@ fn to_group(
     let mut placing = Placing::default();
     let mut reached = HashSet::new();
     for receiver in members(member) {
+        if !receiver.pass().may_see(outgoing.content.event) {
+            continue; // a key of its own does not say what the event is
+        }
         let names = receiver.names.lock();
         for listener in names.listeners.values() {
             let is_member = listener

@@ -48,8 +48,9 @@ fn hear(broker: &Arc<Broker>, news: News) {
             attached.iter().for_each(|slot| slot.queue.missed(head));
         }
         // Who may do what is another room's.
-        News::Documents(_) => {}
+        News::Documents(_) => broker.documents_changed(),
         News::Missed => {
+            broker.documents_changed();
             broker.delayed_bell().notify_one();
             tokio::spawn(look_at_all(broker.clone()));
         }
@@ -77,6 +78,10 @@ fn opened(broker: &Arc<Broker>, mut record: QueueRecord) {
     let slot_key: SlotKey = (key, record.spec.kind, record.spec.name.clone());
     let known = state.slots.get(&slot_key).cloned();
     if let Some(slot) = known.filter(|slot| slot.id == record.queue) {
+        let owner = &record.spec.settings.owner;
+        if slot.state.lock().settings.owner != *owner {
+            state.give(&slot, owner.as_ref());
+        }
         let mut inner = slot.state.lock();
         inner.seen = inner.seen.max(record.seen);
         if inner.settings == record.spec.settings {

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::batch::Batch;
 use super::matches::Matches;
 use super::member::Member;
-use super::ports::{Action, Nobody};
+use super::ports::Nobody;
 use super::publish;
 use super::{Broker, Published};
 use crate::Result;
@@ -76,12 +76,16 @@ async fn publish_all(
     let mut replies = Vec::new();
     let mut done = Vec::new();
     for delayed in due {
-        let (member, batch) = members.entry(delayed.realm.clone()).or_insert_with(|| {
-            (
-                broker.inner_member(&delayed.realm, Arc::new(Nobody)),
-                Batch::new(),
-            )
-        });
+        let inner = || {
+            let member = broker.inner_member(&delayed.realm, Arc::new(Nobody));
+            (member, Batch::new())
+        };
+        let known = members.entry(delayed.realm.clone()).or_insert_with(inner);
+        if known.0.realm_state().is_gone() {
+            // The realm was removed, and is there again.
+            *known = inner();
+        }
+        let (member, batch) = known;
         match publish_one(broker, member, batch, &delayed) {
             Some(reply) => replies.push(reply),
             None => done.push(delayed.message.id),
@@ -119,7 +123,7 @@ fn publish_one(
     }
     let rights = &broker.config.rights;
     let owner = delayed.owner.as_deref();
-    if !rights.may(&delayed.realm, owner, Action::Publish, &message.event) {
+    if !rights.may_still_publish(&delayed.realm, owner, &message.event) {
         tracing::warn!(
             event = &*message.event,
             "a delayed message may not be published any more"

@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use parking_lot::Mutex;
 
 use super::listen::{KeyEntry, Listener};
+use super::pass::Pass;
 use super::ports::{Encode, Notice, Outbox, SessionId};
 use super::queue::Queue;
 use super::realm::Realm;
@@ -29,6 +30,7 @@ pub struct Member {
     socket_id: Arc<str>,
     outbox: Arc<dyn Outbox>,
     realm: Arc<Realm>,
+    pass: Pass,
     pub(super) names: Mutex<Names>,
     /// What it produced and the store has not answered yet (P24).
     pub(super) line: Line,
@@ -36,6 +38,8 @@ pub struct Member {
     stored: Mutex<Stored>,
     /// Takes no new names or subscriptions; set once.
     has_left: AtomicBool,
+    /// It was sent away: what it still says counts for nothing.
+    is_expelled: AtomicBool,
     wants_gap: AtomicBool,
     dropped: Mutex<Dropped>,
     /// The queues it is attached to, so that an ACK takes no lock of the realm.
@@ -79,16 +83,19 @@ impl Member {
         socket_id: Arc<str>,
         outbox: Arc<dyn Outbox>,
         realm: Arc<Realm>,
+        pass: Pass,
     ) -> Self {
         Self {
             session,
             socket_id,
             outbox,
             realm,
+            pass,
             names: Mutex::default(),
             line: Line::default(),
             stored: Mutex::default(),
             has_left: AtomicBool::new(false),
+            is_expelled: AtomicBool::new(false),
             wants_gap: AtomicBool::new(false),
             dropped: Mutex::default(),
             acks: Mutex::default(),
@@ -105,6 +112,11 @@ impl Member {
     /// Its realm.
     pub fn realm(&self) -> &RealmId {
         &self.realm.id
+    }
+
+    /// What it was let in with.
+    pub fn pass(&self) -> &Pass {
+        &self.pass
     }
 
     /// Its name in awareness.
@@ -141,6 +153,11 @@ impl Member {
         self.names.lock().listeners.contains_key(&place)
     }
 
+    /// The names registered on the session as a producer.
+    pub fn producers(&self) -> Vec<ProducerName> {
+        self.names.lock().producers.clone()
+    }
+
     /// Whether [`super::Broker::leave`] was called or somebody took its place.
     pub fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Acquire)
@@ -148,6 +165,19 @@ impl Member {
 
     pub(super) fn set_left(&self) -> bool {
         self.has_left.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_expelled(&self) -> bool {
+        self.is_expelled.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_expelled(&self) {
+        self.is_expelled.store(true, Ordering::Release);
+    }
+
+    /// Whether it is where only admins may be (F01).
+    pub(super) fn is_intruder(&self) -> bool {
+        self.realm.is_monitor && !self.pass.is_admin
     }
 
     pub(super) fn set_wants_gap(&self) {

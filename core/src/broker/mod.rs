@@ -26,16 +26,19 @@ mod listen;
 mod matches;
 mod member;
 mod opening;
+mod pass;
 mod ports;
 mod publish;
 mod queue;
 mod reach;
 mod realm;
+mod realms;
 mod registry;
 mod remembered;
 mod request;
 mod roster;
 mod routes;
+mod sessions;
 mod settle;
 mod staging;
 mod subscribe;
@@ -49,15 +52,15 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
-use tokio::sync::Notify;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, Timestamp};
 use crate::metrics::Metrics;
@@ -70,13 +73,14 @@ use realm::Realm;
 
 pub use batch::Batch;
 pub use member::Member;
+pub use pass::Pass;
 pub use ports::{
-    Action, AllowAll, Content, Encode, Filter, Head, Notice, Outbox, Rights, SessionId, Subscriber,
+    AllowAll, Content, Encode, Filter, Head, Notice, Outbox, Rights, SessionId, Subscriber,
 };
 pub use request::{
     Broadcast, BrokerConfig, ConsumerHello, Leave, ProducerHello, PublishRequest, Published,
-    QueueStats, RealmStats, Reply, Settled, SubscribeRequest, Subscribed, Unsubscribe,
-    UnsubscribeRequest, Unsubscribed, Verdict,
+    QueueStats, RealmStats, Removed, Reply, SessionInfo, Settled, SubscribeRequest, Subscribed,
+    Unsubscribe, UnsubscribeRequest, Unsubscribed, Verdict,
 };
 
 /// The outcome of a verb that may wait. The verb takes effect, in order, when it is called; the
@@ -106,6 +110,8 @@ pub struct Broker {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     realms: RwLock<HashMap<RealmId, Arc<Realm>>>,
+    /// Realms that are being removed or renamed: nobody joins them.
+    closing: Mutex<HashSet<RealmId>>,
     monitor: Arc<Realm>,
     sessions: AtomicUsize,
     last_session: AtomicU64,
@@ -117,6 +123,7 @@ pub struct Broker {
     is_moving: AtomicBool,
     keeps_idle: AtomicBool,
     delayed_bell: Arc<Notify>,
+    documents: watch::Sender<u64>,
 }
 
 impl std::fmt::Debug for Broker {
@@ -144,6 +151,7 @@ impl Broker {
         Arc::new(Self {
             engine: Engine::new(store, clock, encode, engine),
             realms: RwLock::new(HashMap::from([(monitor.id.clone(), monitor.clone())])),
+            closing: Mutex::default(),
             monitor,
             default_ttl: AtomicU64::new(millis(config.default_ttl)),
             config,
@@ -156,6 +164,7 @@ impl Broker {
             is_moving: AtomicBool::new(false),
             keeps_idle: AtomicBool::new(false),
             delayed_bell: Arc::new(Notify::new()),
+            documents: watch::Sender::new(0),
         })
     }
 
@@ -202,28 +211,19 @@ impl Broker {
         anew::begin(self, change).await
     }
 
-    /// A new session. `socket_id` is its name in awareness.
+    /// A new session, let in with a pass. `socket_id` is its name in awareness.
+    ///
+    /// # Errors
+    /// `forbidden` in realm `*` for who is no admin (F01); `realm_unknown` while the realm is being
+    /// removed or renamed.
     pub fn join(
         self: &Arc<Self>,
         realm: &RealmId,
         socket_id: &str,
         outbox: Arc<dyn Outbox>,
-    ) -> Arc<Member> {
-        if self.is_moving.load(Ordering::Acquire) {
-            // It comes back when the other store leads.
-            outbox.close();
-        }
-        let realm = self.realm(realm);
-        let session = SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1);
-        let member = Arc::new(Member::new(
-            session,
-            socket_id.into(),
-            outbox,
-            realm.clone(),
-        ));
-        realm.state.lock().members.insert(session, member.clone());
-        self.sessions.fetch_add(1, Ordering::AcqRel);
-        member
+        pass: Pass,
+    ) -> Result<Arc<Member>> {
+        sessions::join(self, realm, socket_id, outbox, pass)
     }
 
     /// CONSUMER. Waits while a silent holder of the name is probed (P22); the caller holds CONSUMER,
@@ -389,17 +389,56 @@ impl Broker {
         admin::purge_queue(self, realm, queue)
     }
 
+    /// Takes a queue from its owner: whoever attaches next has it (P30).
+    /// Errors: `delivery_unknown` for a queue the realm does not have.
+    pub fn release_queue(self: &Arc<Self>, realm: &RealmId, queue: QueueId) -> Answer<()> {
+        admin::release_queue(self, realm, queue)
+    }
+
     /// Closes the sessions of a realm, drops all that is stored for it and forgets its remembered
-    /// queues; answers how many messages.
+    /// queues; answers how many messages. The realm goes on.
     pub fn purge_realm(self: &Arc<Self>, realm: &RealmId) -> Answer<u64> {
         admin::purge_realm(self, realm)
     }
 
-    /// Closes every session of a realm.
-    pub fn kick_realm(self: &Arc<Self>, realm: &RealmId) {
-        if let Some(realm) = self.find_realm(realm) {
-            admin::kick_realm(self, &realm);
-        }
+    /// Ends a realm: closes its sessions, lets nobody in until it is done, forgets its names and queues
+    /// and drops all that is stored for it (admin.md §1.6).
+    /// Errors: `bad_name` for `default` and `*`; store trouble: its sessions and names are gone then.
+    pub fn remove_realm(self: &Arc<Self>, realm: &RealmId) -> Answer<Removed> {
+        realms::remove(self, realm)
+    }
+
+    /// Gives a realm another name, with all that is stored for it; its sessions are closed and have to
+    /// come in anew (admin.md §1.7). How many those were.
+    /// Errors: `bad_name` for `default` and `*`, or if the store holds anything under `to`; then
+    /// everything is as before, but for the sessions.
+    pub fn rename_realm(self: &Arc<Self>, from: &RealmId, to: &RealmId) -> Answer<usize> {
+        realms::rename(self, from, to)
+    }
+
+    /// The sessions of a realm, or of all, the oldest first.
+    pub fn sessions_of(&self, realm: Option<&RealmId>) -> Vec<SessionInfo> {
+        sessions::list(self, realm)
+    }
+
+    /// Closes the session with this socket id; `why` is told as `AUTH_FAIL` first. Whether there is one.
+    pub fn disconnect(self: &Arc<Self>, socket_id: &str, why: Option<&Error>) -> bool {
+        sessions::disconnect(self, socket_id, why)
+    }
+
+    /// Ends a session that has lost its right to be there: what it still says counts for nothing.
+    pub fn expel(self: &Arc<Self>, member: &Arc<Member>, why: Option<&Error>) {
+        sessions::expel(self, member, why);
+    }
+
+    /// Changes when another broker may have changed the store's documents.
+    pub fn document_changes(&self) -> watch::Receiver<u64> {
+        self.documents.subscribe()
+    }
+
+    fn documents_changed(&self) {
+        self.documents
+            .send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
     /// Whether the store answers; writes, reads and deletes something.

@@ -174,6 +174,8 @@ pub enum Notice<'a> {
     ProducerReplaced,
     /// `ERROR {message, code, error}`.
     Failed(&'a Error),
+    /// `AUTH_FAIL {code, error, message}`: the session has lost its right to be there.
+    Denied(&'a Error),
     /// `GAP {keys, dropped}`: plain messages were dropped because the line was full (P23).
     Gap {
         /// The keys concerned, as on the wire; at most 64.
@@ -225,19 +227,12 @@ impl Outbox for Nobody {
     fn resume(&self) {}
 }
 
-/// What somebody wants to do, asked of [`Rights`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Publish under a concrete event.
-    Publish,
-    /// Receive a concrete event.
-    Receive,
-}
-
-/// The one question about rights that every road asks (P30). The answer must come from memory.
+/// What the broker asks about rights by itself, where no door is in between (P30). The answers must
+/// come from memory.
 pub trait Rights: Send + Sync + 'static {
-    /// Whether `owner` (of a credential; `None`: nobody has logged in) may do this in the realm.
-    fn may(&self, realm: &RealmId, owner: Option<&str>, action: Action, event: &str) -> bool;
+    /// Whether what `owner` (of a credential; `None`: nobody had logged in) published earlier may go
+    /// out under this event now that its delay is over (P17).
+    fn may_still_publish(&self, realm: &RealmId, owner: Option<&str>, event: &str) -> bool;
 
     /// Whether consumers and producers may go without a name there (wire §2.3).
     fn allows_anonymous(&self, realm: &RealmId) -> bool {
@@ -250,13 +245,13 @@ pub trait Rights: Send + Sync + 'static {
 pub struct AllowAll;
 
 impl Rights for AllowAll {
-    fn may(&self, _: &RealmId, _: Option<&str>, _: Action, _: &str) -> bool {
+    fn may_still_publish(&self, _: &RealmId, _: Option<&str>, _: &str) -> bool {
         true
     }
 }
 
-/// What one subscription may see; carried by wildcard subscriptions (P30).
+/// What a session may receive; carried by its wildcard subscriptions (P30).
 pub trait Filter: Send + Sync + 'static {
-    /// Whether this concrete event may reach the subscription.
+    /// Whether this concrete event, in any case, may reach it.
     fn may_see(&self, event: &str) -> bool;
 }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::engine::Engine;
 use super::realm::Realm;
-use super::{Broker, Encode, Member, Outbox, SessionId};
+use super::{Broker, Encode, Member, Outbox, Pass, SessionId};
 use crate::Result;
 use crate::clock::{Clock, Timestamp};
 use crate::metrics::Metrics;
@@ -83,12 +83,25 @@ impl Broker {
 
     /// A session of our own that is in no table.
     pub(super) fn inner_member(&self, realm: &RealmId, outbox: Arc<dyn Outbox>) -> Arc<Member> {
-        Arc::new(Member::new(
-            SessionId(0),
-            "".into(),
-            outbox,
-            self.realm(realm),
-        ))
+        let realm = self.realm(realm);
+        let (id, pass) = (SessionId(0), Pass::default());
+        Arc::new(Member::new(id, "".into(), outbox, realm, pass))
+    }
+
+    /// Takes a realm that nothing is left of out of the table: its name may never come again (P25).
+    pub(super) fn drop_if_empty(&self, realm: &Arc<Realm>) {
+        if realm.is_monitor || realm.id == RealmId::default() || !realm.state.lock().is_empty() {
+            return;
+        }
+        let mut realms = self.realms.write();
+        let state = realm.state.lock();
+        let is_same = realms
+            .get(&realm.id)
+            .is_some_and(|known| Arc::ptr_eq(known, realm));
+        if is_same && state.is_empty() {
+            realm.set_gone();
+            realms.remove(&realm.id);
+        }
     }
 
     /// Ascending, also across restarts as long as the wall clock does not go back by more than it

@@ -6,11 +6,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
 
+use super::MONITORS;
 use super::engine::{Engine, QueueMetrics};
 use super::forget::Gone;
 use super::ids::Ids;
@@ -19,7 +20,7 @@ use super::matches::Standing;
 use super::member::Member;
 use super::ports::{Encode, SessionId};
 use super::queue::Queue;
-use super::registry::{Kept, Users};
+use super::registry::{GroupUse, Kept, Users};
 use super::routes::Routes;
 use crate::clock::Elapsed;
 use crate::metrics::{Counter, Metrics};
@@ -29,6 +30,10 @@ use crate::store::{LogId, QueueId, QueueKind, QueueRecord, QueueSettings, Seq};
 /// See the module.
 pub(super) struct Realm {
     pub(super) id: RealmId,
+    /// Its consumers see all other realms (wire §4.4).
+    pub(super) is_monitor: bool,
+    /// It was removed: no session joins it any more. Set under the state's lock.
+    is_gone: AtomicBool,
     pub(super) routes: RwLock<Routes>,
     /// Changes whenever a key or a group's interest in one comes or goes.
     generation: AtomicU64,
@@ -78,6 +83,8 @@ pub(super) struct State {
     pub(super) logs: HashMap<LogId, Arc<KeyEntry>>,
     /// Queues without backing, by number.
     pub(super) volatile: HashMap<u64, (SessionId, Arc<Queue>)>,
+    /// Groups that somebody listens in or that have a queue.
+    pub(super) groups: HashMap<GroupName, GroupUse>,
 }
 
 /// A consumer name in the live tables.
@@ -116,6 +123,8 @@ impl Realm {
             ack_timeouts: metrics.ack_timeouts.counter(name),
             expired: metrics.expired.counter(name),
             hidden: metrics.hidden.counter(name),
+            is_monitor: id.as_str() == MONITORS,
+            is_gone: AtomicBool::new(false),
             id,
             routes: RwLock::new(Routes::new()),
             generation: AtomicU64::new(0),
@@ -143,6 +152,15 @@ impl Realm {
             hidden: self.hidden.clone(),
             dropped: self.dropped.clone(),
         }
+    }
+
+    /// Whether it was removed.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_gone(&self) {
+        self.is_gone.store(true, Ordering::Release);
     }
 
     pub(super) fn generation(&self) -> u64 {
@@ -261,6 +279,9 @@ impl Realm {
         if !settings.durable {
             state.plain_order.push_back(slot_key.clone());
         }
+        if let Some(group) = &settings.group {
+            state.enter_group(group, settings.owner.as_ref());
+        }
         state.slots.insert(slot_key, slot.clone());
         state.by_queue.insert(slot.id, slot.clone());
         state.by_number.insert(slot.queue.number(), slot.clone());
@@ -343,6 +364,7 @@ impl Realm {
         slot.entry.attached.remove(&slot.id);
         if let Some(group) = &settings.group {
             self.exit_group(&slot.entry, group.as_str());
+            state.exit_group(group);
         }
         let has_more = slot.entry.durable.load(Ordering::Acquire) > 0
             || slot.entry.guaranteed.load(Ordering::Acquire) > 0
@@ -364,6 +386,12 @@ impl Realm {
 }
 
 impl State {
+    /// Whether nothing at all is in it: no session, no name, no queue.
+    pub(super) fn is_empty(&self) -> bool {
+        let is_idle = self.members.is_empty() && self.names() == 0;
+        is_idle && self.slots.is_empty() && self.forgetting.is_empty() && self.users.is_empty()
+    }
+
     /// Live and offline names together, for the bound.
     pub(super) fn names(&self) -> usize {
         self.consumers.len() + self.producers.len()

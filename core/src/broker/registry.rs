@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::listen::Slot;
+use super::pass::Pass;
 use super::realm::{SlotKey, State};
 use super::remembered::MOST_NAMES;
 use super::request::SubscribeRequest;
 use super::subscribe::identity;
-use crate::model::{ConsumerName, Key};
+use crate::model::{ConsumerName, GroupName, Key};
 
 /// A consumer's table beyond this gives room back when most of its subscriptions have ended.
 const ROOMY: usize = 64;
@@ -16,6 +18,8 @@ const ROOMY: usize = 64;
 /// Who subscribes by one consumer id or group to one key, connected or not.
 #[derive(Default)]
 pub(super) struct Users {
+    /// Whose the queue is, whether the store has opened it or not (P30).
+    pub(super) owner: Option<Arc<str>>,
     /// Whether the subscription is durable.
     names: HashMap<ConsumerName, bool>,
     durable: usize,
@@ -50,9 +54,18 @@ impl Users {
     }
 }
 
+/// Whose a group is, on whatever key (P18, P30).
+pub(super) struct GroupUse {
+    pub(super) owner: Option<Arc<str>>,
+    /// Listeners and queues.
+    uses: usize,
+}
+
 /// A subscription of a name.
 pub(super) struct Kept {
     pub(super) request: Arc<SubscribeRequest>,
+    /// Who may go on with it or end it; nobody's is everybody's (P30).
+    pub(super) owner: Option<Arc<str>>,
     /// Greater is newer.
     pub(super) age: u64,
 }
@@ -63,8 +76,9 @@ pub(super) fn slot_key(request: &SubscribeRequest) -> Option<SlotKey> {
 }
 
 impl State {
-    /// Keeps the subscription of a known name, in the place of an older one to the same key.
-    pub(super) fn keep(&mut self, request: &Arc<SubscribeRequest>) {
+    /// Keeps the subscription of a known name, in the place of an older one to the same key; it and
+    /// its queue are `owner`'s.
+    pub(super) fn keep(&mut self, request: &Arc<SubscribeRequest>, owner: Option<&Arc<str>>) {
         let (name, key) = (&request.consumer, &request.key);
         let Some(consumer) = self.consumers.get_mut(name) else {
             return;
@@ -72,6 +86,7 @@ impl State {
         consumer.next_age += 1;
         let kept = Kept {
             request: request.clone(),
+            owner: owner.cloned(),
             age: consumer.next_age,
         };
         match consumer.subscriptions.insert(key.clone(), kept) {
@@ -86,6 +101,7 @@ impl State {
         }
         if let Some(slot_key) = slot_key(request) {
             let users = self.users.entry(slot_key).or_default();
+            users.owner = owner.cloned();
             users.remove(name);
             users.names.insert(name.clone(), request.options.durable);
             users.durable += usize::from(request.options.durable);
@@ -145,6 +161,65 @@ impl State {
         users.durable = users.names.values().filter(|durable| **durable).count();
         if users.names.is_empty() {
             self.users.remove(slot_key);
+        }
+    }
+
+    /// What a name subscribes to by this key, as far as the holder of a pass may touch it.
+    pub(super) fn kept(&self, name: &ConsumerName, key: &Key, pass: &Pass) -> Option<&Kept> {
+        let kept = self.consumers.get(name)?.subscriptions.get(key)?;
+        pass.may_use(kept.owner.as_ref()).then_some(kept)
+    }
+
+    /// A queue has another owner, or none, and so has what is subscribed by it (P30).
+    pub(super) fn give(&mut self, slot: &Slot, owner: Option<&Arc<str>>) {
+        slot.state.lock().settings.owner = owner.cloned();
+        let slot_key = (slot.entry.key.clone(), slot.kind, slot.name.clone());
+        let names: Vec<_> = match self.users.get_mut(&slot_key) {
+            Some(users) => {
+                users.owner = owner.cloned();
+                users.names.keys().cloned().collect()
+            }
+            None => Vec::new(),
+        };
+        for name in names {
+            let consumer = self.consumers.get_mut(&name);
+            let kept = consumer.and_then(|held| held.subscriptions.get_mut(&slot_key.0));
+            if let Some(kept) = kept
+                && self::slot_key(&kept.request).as_ref() == Some(&slot_key)
+            {
+                kept.owner = owner.cloned();
+            }
+        }
+        let group = slot.state.lock().settings.group.clone();
+        let Some(group) = group.and_then(|name| self.groups.get_mut(&name)) else {
+            return;
+        };
+        // Whoever had it may own queues of the group on other keys still.
+        let mut others = self.slots.values().filter(|other| {
+            other.kind == slot.kind && other.name == slot.name && other.id != slot.id
+        });
+        let owned = others.find_map(|other| other.state.lock().settings.owner.clone());
+        group.owner = owner.cloned().or(owned);
+    }
+
+    /// A listener or queue of a group more; the first says whose it is.
+    pub(super) fn enter_group(&mut self, name: &GroupName, owner: Option<&Arc<str>>) {
+        let new = || GroupUse {
+            owner: owner.cloned(),
+            uses: 0,
+        };
+        let group = self.groups.entry(name.clone()).or_insert_with(new);
+        group.uses += 1;
+    }
+
+    /// Undoes one [`State::enter_group`].
+    pub(super) fn exit_group(&mut self, name: &GroupName) {
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        group.uses -= 1;
+        if group.uses == 0 {
+            self.groups.remove(name);
         }
     }
 

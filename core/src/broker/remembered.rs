@@ -121,10 +121,8 @@ pub(super) fn recall(state: &mut State, record: &QueueRecord) {
                 group: settings.group.clone(),
                 ..defaults
             },
-            owner: settings.owner.clone(),
-            filter: None,
         };
-        state.keep(&Arc::new(request));
+        state.keep(&Arc::new(request), settings.owner.as_ref());
     }
     if has_more {
         state.has_more((key, spec.kind, spec.name.clone()));

@@ -1,14 +1,18 @@
 //! What callers of the broker's verbs hand in and get back. Typed and checked: the room above has
 //! parsed names, durations and keys. Knows no wire.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Broker;
 use super::member::Member;
-use super::ports::{AllowAll, Content, Filter, Notice, Rights};
+use super::ports::{AllowAll, Content, Notice, Rights};
 use crate::clock::Timestamp;
-use crate::model::{ConsumerId, ConsumerName, Key, MessageId, ProducerName, SubscriptionOptions};
+use crate::model::{
+    ConsumerId, ConsumerName, Key, MessageId, ProducerName, RealmId, SubscriptionOptions,
+};
+use crate::store::QueueId;
 use crate::{Error, Result};
 
 /// Bounds and times of the broker. Every field has the default of the promises.
@@ -46,7 +50,7 @@ pub struct BrokerConfig {
     pub max_matches: usize,
     /// Distinct names that a realm keeps in its live tables, live and offline; 1,000,000.
     pub max_names: usize,
-    /// Who may do what, asked on every road (P30).
+    /// What is asked where no door is in between: delays, anonymous names (P30).
     pub rights: Arc<dyn Rights>,
 }
 
@@ -107,7 +111,7 @@ pub struct ProducerHello {
 }
 
 /// SUBSCRIBE.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct SubscribeRequest {
     /// What to listen to.
     pub key: Arc<Key>,
@@ -119,20 +123,6 @@ pub struct SubscribeRequest {
     pub consumer_id: Option<ConsumerId>,
     /// Durable, ack, retry, group, window.
     pub options: SubscriptionOptions,
-    /// Whose queue it becomes (P30): the credential's owner; `None`: nobody has logged in.
-    pub owner: Option<Arc<str>>,
-    /// What a wildcard may see (P30); `None`: all.
-    pub filter: Option<Arc<dyn Filter>>,
-}
-
-impl std::fmt::Debug for SubscribeRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SubscribeRequest")
-            .field("key", &self.key)
-            .field("consumer", &self.consumer)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The answer to SUBSCRIBE; key and delivery event follow from [`Subscribed::key`].
@@ -200,8 +190,6 @@ pub struct PublishRequest<'a> {
     pub ordering_key: Option<&'a str>,
     /// Hold until then (P17); a past time is now.
     pub due: Option<Timestamp>,
-    /// Who publishes: the credential's owner (P30), asked again when a delay is over (P17).
-    pub owner: Option<&'a str>,
 }
 
 /// Whom a broadcast reaches (wire §8.3).
@@ -270,6 +258,8 @@ pub enum Leave {
 /// What a queue is doing, for `getStats({queues: true})`.
 #[derive(Debug, Clone)]
 pub struct QueueStats {
+    /// Its id.
+    pub queue: QueueId,
     /// What it listens to.
     pub key: Arc<Key>,
     /// Consumer id or group.
@@ -305,6 +295,36 @@ pub struct RealmStats {
     pub queues: usize,
     /// Sessions in the realm.
     pub sessions: usize,
+}
+
+/// A connected session, for operators.
+#[derive(Debug, Clone)]
+pub struct SessionInfo {
+    /// Its name in awareness, and on the wire.
+    pub socket_id: Arc<str>,
+    /// Its realm.
+    pub realm: RealmId,
+    /// Its role's name.
+    pub role: &'static str,
+    /// Its credential's owner (P30).
+    pub owner: Option<Arc<str>>,
+    /// Consumer names it holds.
+    pub consumers: Vec<ConsumerName>,
+    /// Producer names it holds.
+    pub producers: Vec<ProducerName>,
+    /// Where it comes from.
+    pub remote: Option<SocketAddr>,
+    /// Since when it is there.
+    pub since: Timestamp,
+}
+
+/// What went with a realm, see [`super::Broker::remove_realm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Removed {
+    /// Sessions closed.
+    pub sessions: usize,
+    /// Messages dropped: waiting, dead and delayed ones.
+    pub messages: u64,
 }
 
 /// Tells a producer no: by its reply, else by an ERROR (wire §6.10-13).

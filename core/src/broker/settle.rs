@@ -107,7 +107,8 @@ fn give_left(
     };
     let spec = &record.spec;
     let key = Arc::new(spec.key.clone());
-    let is_own = owns(&realm.state.lock(), member, &key, spec.kind, &spec.name);
+    let is_own = member.pass().may_use(spec.settings.owner.as_ref())
+        && owns(&realm.state.lock(), member, &key, spec.kind, &spec.name);
     if !is_own {
         return fail(said, forbidden());
     }
@@ -160,7 +161,9 @@ fn remembered(state: &State, member: &Member, queue: QueueId) -> Found {
     let Some(slot) = state.by_queue.get(&queue) else {
         return Found::Left(queue);
     };
-    match owns(state, member, &slot.entry.key, slot.kind, &slot.name) {
+    let owner = slot.state.lock().settings.owner.clone();
+    let may_use = member.pass().may_use(owner.as_ref());
+    match may_use && owns(state, member, &slot.entry.key, slot.kind, &slot.name) {
         true => Found::Own(slot.queue.clone()),
         false => Found::Foreign,
     }

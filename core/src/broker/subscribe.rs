@@ -14,14 +14,13 @@ use super::forget::{self, End, Gone};
 use super::listen::Listener;
 use super::member::Member;
 use super::opening::Opening;
-use super::ports::Action;
 use super::queue;
 use super::realm::{Realm, SlotKey, State};
 use super::registry;
 use super::remembered;
 use super::request::{SubscribeRequest, Subscribed};
 use super::{Answer, Broker, ready};
-use crate::model::{Key, RetryPolicy};
+use crate::model::RetryPolicy;
 use crate::store::{QueueKind, QueueRecord, QueueSettings, QueueSpec};
 use crate::{Error, ErrorKind, Result};
 
@@ -102,6 +101,7 @@ fn spec(
     member: &Member,
     request: &SubscribeRequest,
     slot_key: &SlotKey,
+    owner: Option<Arc<str>>,
 ) -> QueueSpec {
     let (_, kind, name) = slot_key;
     let options = &request.options;
@@ -118,7 +118,7 @@ fn spec(
             consumer: Some(request.consumer.clone()),
             consumer_meta: remembered::meta(state, slot_key, request),
             group: options.group.clone(),
-            owner: request.owner.clone(),
+            owner,
         },
     }
 }
@@ -135,19 +135,21 @@ fn enlist(
     if broker.refuses(member) || member.has_left() {
         return Err(stopped());
     }
-    check_rights(broker, member, &request)?;
+    check_rights(member, &request)?;
     check_name(&state, member, &request)?;
     request.options.durable |= is_durable_queue(&state, &request);
     let request = request;
     let slot_key = registry::slot_key(&request);
-    check_queue(realm, &state, &request, slot_key.as_ref())?;
+    check_retry(realm, &request)?;
+    check_owner(&state, member, &request, slot_key.as_ref())?;
+    let owner = owner(&state, member, &request, slot_key.as_ref());
     let name = &request.consumer;
     if let Some((_, QueueKind::Consumer, id)) = &slot_key
         && let Some(consumer) = state.consumers.get_mut(name)
     {
         consumer.ids.insert(id.clone());
     }
-    state.keep(&Arc::new(request.clone()));
+    state.keep(&Arc::new(request.clone()), owner.as_ref());
     let slot_key = slot_key.filter(|key| make_room(broker, realm, &mut state, key, &request));
     let slot_key = slot_key.as_ref();
     if let Some(slot_key) = slot_key {
@@ -155,7 +157,7 @@ fn enlist(
     }
     let listener = attach::listen(broker, member, &mut state, &request, slot_key, true);
     let mail = awareness::subscribed(broker, &state, name, &request.key);
-    let spec = slot_key.map(|slot_key| spec(&state, member, &request, slot_key));
+    let spec = slot_key.map(|slot_key| spec(&state, member, &request, slot_key, owner));
     drop(state);
     Ok((listener, request, spec, mail))
 }
@@ -174,16 +176,12 @@ fn is_durable_queue(state: &State, request: &SubscribeRequest) -> bool {
     by_others || slot.is_some_and(|slot| slot.state.lock().settings.durable)
 }
 
-fn check_rights(broker: &Broker, member: &Member, request: &SubscribeRequest) -> Result<()> {
-    let (Key::Event { event, .. } | Key::Any { event }) = &*request.key else {
-        return Ok(()); // what a wildcard may see is its filter's business
-    };
-    let owner = request.owner.as_deref();
-    let rights = &broker.config.rights;
-    if rights.may(member.realm(), owner, Action::Receive, event) {
+/// Of what a wildcard may see its filter says more.
+fn check_rights(member: &Member, request: &SubscribeRequest) -> Result<()> {
+    if member.pass().may_listen(&request.key) && !member.is_intruder() {
         return Ok(());
     }
-    let text = format!("no right to receive {event:?} here");
+    let text = format!("no right to receive {:?} here", request.key.wire_name());
     Err(Error::new(ErrorKind::Forbidden, text))
 }
 
@@ -197,12 +195,7 @@ fn check_name(state: &State, member: &Arc<Member>, request: &SubscribeRequest) -
     Err(Error::new(ErrorKind::DuplicateConsumer, text))
 }
 
-fn check_queue(
-    realm: &Realm,
-    state: &State,
-    request: &SubscribeRequest,
-    slot_key: Option<&SlotKey>,
-) -> Result<()> {
+fn check_retry(realm: &Realm, request: &SubscribeRequest) -> Result<()> {
     let options = &request.options;
     if let Some(group) = &options.group
         && let Some(entry) = realm.routes.read().get(&request.key)
@@ -213,15 +206,53 @@ fn check_queue(
         let text = "the group's retry policy is the first SUBSCRIBE's; this one differs";
         return Err(Error::new(ErrorKind::BadCommand, text));
     }
-    let Some(slot) = slot_key.and_then(|key| state.slots.get(key)) else {
-        return Ok(());
-    };
-    let inner = slot.state.lock();
-    if inner.settings.owner.is_some() && inner.settings.owner != request.owner {
-        let text = "this consumer id or group belongs to another credential";
-        return Err(Error::new(ErrorKind::ConsumerIdTaken, text));
-    }
     Ok(())
+}
+
+/// What a credential has made is its owner's alone: the queue, the group on whatever key, and the
+/// name's own subscription to the key (P30).
+pub(super) fn check_owner(
+    state: &State,
+    member: &Member,
+    request: &SubscribeRequest,
+    slot_key: Option<&SlotKey>,
+) -> Result<()> {
+    let pass = member.pass();
+    let slot = slot_key.and_then(|key| state.slots.get(key));
+    let users = slot_key.and_then(|key| state.users.get(key));
+    let group = request.options.group.as_ref();
+    let group = group.and_then(|group| state.groups.get(group));
+    let kept = state.consumers.get(&request.consumer);
+    let kept = kept.and_then(|consumer| consumer.subscriptions.get(&request.key));
+    // Of one that nothing remembers its last holder has nothing to lose.
+    let kept = kept.and_then(|kept| registry::slot_key(&kept.request));
+    let kept = kept.and_then(|key| state.users.get(&key));
+    let is_free = slot.is_none_or(|slot| pass.may_use(slot.state.lock().settings.owner.as_ref()))
+        && users.is_none_or(|users| pass.may_use(users.owner.as_ref()))
+        && group.is_none_or(|group| pass.may_use(group.owner.as_ref()))
+        && kept.is_none_or(|kept| pass.may_use(kept.owner.as_ref()));
+    if is_free {
+        return Ok(());
+    }
+    let text = "this consumer id or group belongs to another credential";
+    Err(Error::new(ErrorKind::ConsumerIdTaken, text))
+}
+
+/// Whose the subscription and its queue are from now on: what keyless sessions use at this moment
+/// stays everybody's (P30).
+fn owner(
+    state: &State,
+    member: &Member,
+    request: &SubscribeRequest,
+    slot_key: Option<&SlotKey>,
+) -> Option<Arc<str>> {
+    let owner = member.pass().owner.clone()?;
+    let users = slot_key.and_then(|key| state.users.get(key));
+    let users = users.filter(|users| users.owner.is_none());
+    let mut names = users.into_iter().flat_map(registry::Users::names);
+    let is_shared =
+        names.any(|name| *name != request.consumer && state.consumer_holder(name).is_some());
+    (!is_shared).then_some(owner)
 }
 
 /// Whether there may be a queue: a plain one past the bound takes the place of the oldest that
@@ -291,6 +322,12 @@ fn opened(
         return Err(error);
     }
     let slot_key = registry::slot_key(request);
+    if error.kind() == ErrorKind::ConsumerIdTaken
+        && let Some(slot_key) = &slot_key
+    {
+        // What another owner has left is not this one's to hold.
+        state.leave_queue(&request.consumer, slot_key);
+    }
     let other = slot_key.filter(|slot_key| state.slots.contains_key(slot_key));
     state.renamed.extend(other);
     if listener.slot.get().is_none() {

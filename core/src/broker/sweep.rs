@@ -85,10 +85,12 @@ async fn tidy(broker: &Arc<Broker>) {
 /// Names that nobody has held for a while leave the live tables; queues stay (wire §10.3). How many.
 pub(super) fn idle_names(broker: &Broker) -> usize {
     let realms = broker.realms();
-    realms
-        .iter()
-        .map(|realm| idle_names_of(broker, realm))
-        .sum()
+    let idle = |realm: &Arc<Realm>| {
+        let count = idle_names_of(broker, realm);
+        broker.drop_if_empty(realm);
+        count
+    };
+    realms.iter().map(idle).sum()
 }
 
 fn idle_names_of(broker: &Broker, realm: &Realm) -> usize {

@@ -153,7 +153,9 @@ fn claim(
             Some((holder, instance)) if !Arc::ptr_eq(&holder, member) => {
                 // Only an older connection gives way: a claim may have waited while a newer one came.
                 let is_older = holder.session() < member.session();
-                let is_same = is_older && instance.is_some() && instance == hello.instance;
+                let is_own = holder.pass().owner == member.pass().owner;
+                let is_same = instance.is_some() && instance == hello.instance;
+                let is_same = is_same && is_older && is_own;
                 if !is_same {
                     return Ok(Some(holder));
                 }
@@ -377,6 +379,7 @@ pub(super) fn leave(broker: &Arc<Broker>, member: &Arc<Member>, how: Leave) {
     mail.into_iter().for_each(Mail::send);
     drop(listeners);
     broker.left();
+    broker.drop_if_empty(realm);
 }
 
 impl From<Leave> for queue::Leave {

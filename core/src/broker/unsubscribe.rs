@@ -7,6 +7,7 @@ use super::awareness::{self, Mail};
 use super::forget::{self, End, Gone};
 use super::ids::Ids;
 use super::member::Member;
+use super::pass::Pass;
 use super::queue;
 use super::realm::{Realm, SlotKey, State};
 use super::registry;
@@ -36,8 +37,8 @@ pub(super) fn unsubscribe(
         for name in names {
             for key in keys(&state, &name, &request.what) {
                 let id = request.consumer_id.as_ref();
-                is_own |= find(&state, &name, &key, None).is_some();
-                match find(&state, &name, &key, id) {
+                is_own |= find(&state, member, &name, &key, None).is_some();
+                match find(&state, member, &name, &key, id) {
                     Some(Found::Subscription) if request.detach => {
                         detach(broker, member, &mut state, &name, &key);
                     }
@@ -103,23 +104,24 @@ enum Found {
     Queue(SlotKey),
 }
 
+/// Nothing of what belongs to another credential is meant (P30).
 fn find(
     state: &State,
+    member: &Member,
     name: &ConsumerName,
     key: &Arc<Key>,
     id: Option<&ConsumerId>,
 ) -> Option<Found> {
-    let subscriptions = state.consumers.get(name).map(|held| &held.subscriptions);
-    let subscribed = subscriptions.and_then(|held| held.get(key));
-    let subscribed = subscribed.map(|kept| &*kept.request);
+    let pass = member.pass();
+    let subscribed = state.kept(name, key, pass).map(|kept| &*kept.request);
     let is_meant = |request: &SubscribeRequest| {
         let own = request.consumer_id.as_ref().map(ConsumerId::shared);
         id.is_none_or(|id| own.unwrap_or(name.shared()) == id.shared())
     };
     match subscribed {
         Some(request) if is_meant(request) => Some(Found::Subscription),
-        Some(_) => own_slot(state, name, key, id).map(Found::Queue),
-        None => own_slot(state, name, key, id).map(|_| Found::Subscription),
+        Some(_) => own_slot(state, pass, name, key, id).map(Found::Queue),
+        None => own_slot(state, pass, name, key, id).map(|_| Found::Subscription),
     }
 }
 
@@ -158,6 +160,7 @@ fn is_anybodys(realm: &Realm, what: &Unsubscribe) -> bool {
 /// A queue of the consumer's own ids on this key, of `id` if that is given.
 fn own_slot(
     state: &State,
+    pass: &Pass,
     name: &ConsumerName,
     key: &Arc<Key>,
     id: Option<&ConsumerId>,
@@ -166,7 +169,10 @@ fn own_slot(
     let ids = ids.into_iter().flat_map(Ids::iter).chain([name.shared()]);
     let ids = ids.filter(|own| id.is_none_or(|id| id.shared() == *own));
     let mut keys = ids.map(|id| (key.clone(), QueueKind::Consumer, id.clone()));
-    keys.find(|key| state.slots.contains_key(key))
+    keys.find(|key| {
+        let slot = state.slots.get(key);
+        slot.is_some_and(|slot| pass.may_use(slot.state.lock().settings.owner.as_ref()))
+    })
 }
 
 /// Stops listening for this session; what it held goes back without a failure (P10).
@@ -205,7 +211,8 @@ fn end(
         attach::withdraw(broker, realm, state, listener, queue::Leave::Unsubscribed);
     }
     let slot_key = request.and_then(|request| registry::slot_key(&request));
-    let slot_key = slot_key.or_else(|| own_slot(state, name, key, what.consumer_id.as_ref()));
+    let slot_key =
+        slot_key.or_else(|| own_slot(state, member.pass(), name, key, what.consumer_id.as_ref()));
     if let Some(slot_key) = &slot_key {
         state.leave_queue(name, slot_key);
     }

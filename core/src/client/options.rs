@@ -26,6 +26,8 @@ pub struct ConnectOptions {
     /// How long [`ready`](super::Connection::ready) waits for the first connection; then the
     /// connection stays down. Default none: for ever.
     pub connect_timeout: Option<Duration>,
+    /// The first link is the only one: when it fails or ends, the connection stays down. Default false.
+    pub once: bool,
     /// Pauses between tries.
     pub reconnect: Reconnect,
     /// What confirmed and guaranteed messages do while there is no connection (P31).
@@ -50,6 +52,7 @@ impl Default for ConnectOptions {
             path: "/socket.io/".into(),
             auth: None,
             connect_timeout: None,
+            once: false,
             reconnect: Reconnect::default(),
             offline: Offline::default(),
             instance: None,

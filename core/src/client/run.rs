@@ -57,7 +57,7 @@ async fn connect_again_and_again(shared: &Shared) -> Option<Error> {
         if shared.closing.borrow().is_some() {
             return None;
         }
-        if lost.for_good {
+        if lost.for_good || shared.fixed.options.once {
             return Some(lost.error);
         }
         let pause = backoff.next(lost.lasted);

@@ -19,6 +19,8 @@ use serde_json::{Map, Value};
 
 use crate::clock::{Clock, SystemClock};
 use crate::server::{ServerConfig, Storage};
+#[cfg(feature = "sqlite")]
+use crate::store::NewPlace;
 use crate::store::{Purpose, SharedStore};
 use crate::{Error, ErrorKind, Result};
 
@@ -105,7 +107,7 @@ fn config(message: impl Into<Box<str>>) -> Error {
 /// # Errors
 /// `config` for a store that is not there, holds something already, or cannot be; `store_locked` if a
 /// broker uses it; `store_corrupt`, with the line, for what cannot be imported, and what the store
-/// says. An import that fails leaves the store empty.
+/// says. An import that fails leaves the store empty, and no file that was not there before.
 pub async fn run(job: &Job, streams: &mut Streams<'_>) -> Result<bool> {
     let options = Value::Object(job.options.clone()).to_string();
     let (config, warnings) = ServerConfig::from_options(&options)?;
@@ -125,9 +127,13 @@ pub async fn run(job: &Job, streams: &mut Streams<'_>) -> Result<bool> {
         }
         Task::Import => {
             let source = source(job)?;
-            let store = open_target(&config).await?;
-            let taken = import::import(&store, replaces(&config.storage), source, streams).await;
-            store.close().await?;
+            #[cfg(feature = "sqlite")]
+            let place = place(&config.storage);
+            let taken = import(&config, source, streams).await;
+            #[cfg(feature = "sqlite")]
+            if let (Err(_), Some(place)) = (&taken, place) {
+                place.clear();
+            }
             import::report(&taken?, job.json, streams)?;
             true
         }
@@ -213,6 +219,26 @@ async fn open_target(config: &ServerConfig) -> Result<SharedStore> {
         .storage
         .open(Purpose::TakeCopy, bounds, timeout, &clock);
     opening.await
+}
+
+async fn import(
+    config: &ServerConfig,
+    source: import::Source,
+    streams: &mut Streams<'_>,
+) -> Result<import::Taken> {
+    let store = open_target(config).await?;
+    let taken = import::import(&store, replaces(&config.storage), source, streams).await;
+    store.close().await?;
+    taken
+}
+
+/// Where a database is about to be made, so that a refused import can leave nothing there.
+#[cfg(feature = "sqlite")]
+fn place(storage: &Storage) -> Option<NewPlace> {
+    match storage {
+        Storage::Sqlite(options) => NewPlace::of(options.path.as_deref()?),
+        _ => None,
+    }
 }
 
 /// Whether what has moved to another store may be emptied.

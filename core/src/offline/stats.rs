@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::clock::Timestamp;
 use crate::server::ServerConfig;
-use crate::store::{Collection, Document, Durability, QueueKind, SharedStore};
+use crate::store::{Collection, Document, QueueKind, SharedStore};
 use crate::{Error, ErrorKind, Result};
 
 use super::{Streams, clock};
@@ -141,11 +141,7 @@ async fn ask(store: &SharedStore, config: &ServerConfig) -> Result<Stats> {
     let holding = health.holding.unwrap_or_default();
     Ok(Stats {
         storage: config.storage.name(),
-        level: match store.durability() {
-            Durability::Disk => "disk",
-            Durability::Process => "process",
-            _ => "memory",
-        },
+        level: store.durability().as_str(),
         // What forgotten queues have left waits too.
         messages: messages.max(holding.messages),
         bytes,

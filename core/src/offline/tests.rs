@@ -287,6 +287,10 @@ async fn a_broken_line_is_named_and_nothing_of_it_stays() {
         let to = house.path(&format!("to{at}"));
         let error = import(&to, &lines).await.unwrap_err();
         assert!(error.message().contains(reason), "{reason}: {error}");
+        let made = std::fs::read_dir(house.folder.path()).unwrap();
+        let names = made.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let left = names.filter(|name| name.starts_with(&format!("to{at}")));
+        assert_eq!(left.collect::<Vec<_>>(), [""; 0], "{reason}");
         let store = open(&to).await;
         assert_eq!(store.queues().await.unwrap(), []);
         assert_eq!(store.dead_letters(&realm(), None, 9).await.unwrap(), []);
@@ -390,10 +394,23 @@ async fn a_check_lists_what_is_damaged_and_changes_nothing() {
     }
     assert_eq!(damage.len(), 3, "{damage:?}");
     assert!(std::fs::read(&path).unwrap() == before);
+    let conn = Connection::open(&path).unwrap();
+    let leaf = "SELECT max(pageno) FROM dbstat WHERE name = 'body' AND pagetype = 'leaf'";
+    let leaf: u32 = conn.query_row(leaf, [], |row| row.get(0)).unwrap();
+    conn.close().unwrap();
+    let leaf = usize::try_from(leaf).unwrap();
     let mut cut = before;
-    cut[4096 * 5..4096 * 9].fill(0xA5);
+    cut[4096 * (leaf - 1)..4096 * leaf].fill(0xA5);
     std::fs::write(&path, cut).unwrap();
-    assert!(!check().await.0);
+    let (is_whole, damage) = check().await;
+    assert!(!is_whole);
+    for part in [
+        format!("table body, page {leaf}"),
+        "behind body ".to_owned(),
+    ] {
+        let found = damage.iter().any(|what| what.contains(&part));
+        assert!(found, "{part}: {damage:?}");
+    }
     std::fs::write(&path, "no database ".repeat(900)).unwrap();
     assert!(!check().await.0);
 }

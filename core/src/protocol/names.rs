@@ -32,6 +32,12 @@ pub const QUIT: &str = "QUIT";
 pub const AUTHENTICATION: &str = "AUTHENTICATION";
 /// Client → server: a management command.
 pub const AUTH_MANAGEMENT_COMMAND: &str = "AUTH_MANAGEMENT_COMMAND";
+/// Client → server: let me in from now on.
+pub const AUTHORIZATION_REQUEST: &str = "AUTHORIZATION_REQUEST";
+/// Client → server: who asks to be let in?
+pub const AUTHORIZATION_NEXT: &str = "AUTHORIZATION_NEXT";
+/// Client → server: let them in, or not.
+pub const AUTHORIZATION_DECIDE: &str = "AUTHORIZATION_DECIDE";
 
 /// Server → client: a piece of a delivery.
 pub const CONSUME_CHUNK: &str = "CONSUME_CHUNK";
@@ -61,6 +67,20 @@ pub const RATE_LIMITED: &str = "RATE_LIMITED";
 pub const AUTH_MANAGEMENT_RESULT: &str = "AUTH_MANAGEMENT_RESULT";
 /// Server → client: a management command was refused.
 pub const AUTH_MANAGEMENT_FAIL: &str = "AUTH_MANAGEMENT_FAIL";
+/// Server → client: the request waits for its decision.
+pub const AUTHORIZATION_REQUEST_OK: &str = "AUTHORIZATION_REQUEST_OK";
+/// Server → client: the request was not taken.
+pub const AUTHORIZATION_REQUEST_FAIL: &str = "AUTHORIZATION_REQUEST_FAIL";
+/// Server → client: the oldest request that waits.
+pub const AUTHORIZATION_NEXT_RESULT: &str = "AUTHORIZATION_NEXT_RESULT";
+/// Server → client: the request as it was decided.
+pub const AUTHORIZATION_DECIDE_RESULT: &str = "AUTHORIZATION_DECIDE_RESULT";
+/// Server → client: nothing was shown or decided.
+pub const AUTHORIZATION_FAIL: &str = "AUTHORIZATION_FAIL";
+/// Server → client: your request was approved.
+pub const AUTHORIZATION_APPROVED: &str = "AUTHORIZATION_APPROVED";
+/// Server → client: your request was rejected.
+pub const AUTHORIZATION_REJECTED: &str = "AUTHORIZATION_REJECTED";
 
 /// What an old holder of a producer name is told, as the bare payload of [`ERROR`].
 pub const PRODUCER_TAKEN_OVER: &str = "The same producer newly joined";

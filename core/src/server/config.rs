@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::settings::Source;
+use crate::auth::{Auth, AuthSettings, Validator};
 use crate::broker::BrokerConfig;
 use crate::clock::{Clock, SystemClock};
 use crate::limits::Limits;
@@ -41,8 +40,8 @@ pub struct ServerConfig {
     pub defaults: SubscriptionDefaults,
     /// A delivery whose JSON text has more UTF-16 units than this goes out in chunks; 262,144.
     pub delivery_chunk_threshold: usize,
-    /// `from` must be a producer registered on the connection; false.
-    pub strict_from: bool,
+    /// `from` must be a producer registered on the connection; `None`: if authentication is on.
+    pub strict_from: Option<bool>,
     /// Whether `ANONYMOUS…` names may register; true.
     pub allow_anonymous: bool,
     /// When offline names leave the live tables (wire §10.3).
@@ -58,8 +57,16 @@ pub struct ServerConfig {
     pub tls: Option<TlsFiles>,
     /// How much is too much; see [`Limits::caps`].
     pub limits: Arc<Limits>,
-    /// What stands under `auth`, as it is written.
-    pub auth: Option<Value>,
+    /// Who may do what; nobody is asked.
+    pub auth: AuthSettings,
+    /// Who says who may do what, made elsewhere; then `auth` says nothing.
+    pub authority: Option<Arc<Auth>>,
+    /// A database of its own for realms and tokens; with the messages, or beside the settings file.
+    pub auth_store: Option<PathBuf>,
+    /// Who answers for tokens in the embedding program, and then nobody else does.
+    pub validator: Option<Arc<dyn Validator>>,
+    /// Folders besides `data_dir` in which a command may put a database (decided 8).
+    pub storage_paths: Vec<PathBuf>,
     /// Where time comes from; the machine's clock by default.
     pub clock: Arc<dyn Clock>,
     /// `storage_options.force`, for a change of stores.
@@ -125,6 +132,11 @@ impl ServerConfig {
         said.is_some_and(|said| !said.is_null())
     }
 
+    /// The settings file, if there is one.
+    pub(super) fn settings_file(&self) -> Option<&std::path::Path> {
+        self.source.as_ref().and_then(Source::file)
+    }
+
     /// Looks at what is read only when the server starts: certificate and key.
     ///
     /// # Errors
@@ -155,7 +167,7 @@ impl Default for ServerConfig {
             bounds: Bounds::default(),
             defaults: SubscriptionDefaults::default(),
             delivery_chunk_threshold: 262_144,
-            strict_from: false,
+            strict_from: None,
             allow_anonymous: true,
             idle_eviction: IdleEviction {
                 enabled: true,
@@ -164,10 +176,14 @@ impl Default for ServerConfig {
             },
             storage: Storage::Memory,
             store: None,
+            validator: None,
             data_dir: PathBuf::new(),
             tls: None,
             limits: Arc::default(),
-            auth: None,
+            auth: AuthSettings::default(),
+            authority: None,
+            auth_store: None,
+            storage_paths: Vec::new(),
             clock: Arc::new(SystemClock::new()),
             force_storage: false,
             default_ttl_given: None,

@@ -6,12 +6,16 @@
 mod config;
 #[cfg(all(feature = "sqlite", feature = "redis"))]
 mod fallback;
+mod host;
 mod housekeeping;
 #[cfg(all(feature = "sqlite", feature = "redis"))]
 mod mirror;
+mod numbers;
 mod options;
 mod persistence;
 mod reload;
+mod rights;
+mod security;
 mod settings;
 mod stores;
 mod watch;
@@ -25,6 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
+use crate::auth::Auth;
 use crate::broker::{Broker, BrokerConfig};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -35,11 +40,15 @@ use crate::transport::{self, Transport};
 use crate::{Error, ErrorKind, Result};
 
 pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage, TlsFiles};
+use host::{Connections, ServerHost};
 use housekeeping::Housekeeping;
+use numbers::Numbers;
 use persistence::{Applied, StateFile};
 pub use persistence::{Persisted, Persistence, STATE_FILE};
 pub use reload::Reloaded;
 use reload::{Hot, Reloader};
+use rights::AuthRights;
+use security::{Kept, Security};
 pub use settings::{Settings, parse_env_file, quote_env_value};
 use stores::{Opened, Stores};
 
@@ -63,7 +72,11 @@ pub struct Server {
     warnings: Vec<String>,
     metrics: Arc<Metrics>,
     links: Arc<Links>,
-    transport: Transport,
+    transport: Arc<Transport>,
+    numbers: Numbers,
+    auth: Arc<Auth>,
+    /// Where realms and tokens are kept.
+    kept: Kept,
     housekeeping: Arc<Housekeeping>,
     closed: Mutex<Option<Result<()>>>,
 }
@@ -78,30 +91,24 @@ impl Server {
         let state = StateFile::of(&config);
         // Before anything is opened: a wrong file stops the start (P33).
         config.check()?;
+        let mut warnings = Vec::new();
         let Applied {
             purpose,
             left,
             warning,
         } = state.apply(&mut config)?;
-        let warnings = warning.into_iter().collect();
+        warnings.extend(warning);
         let otherwise = config.bounds.max_queued_per_realm;
         apply_realm_bounds(&config.limits, &config.bounds, otherwise);
-        let clock = config.clock.clone();
         let metrics = Arc::new(Metrics::default());
-        let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
         let opened = Opened::open(&config, purpose).await?;
-        let store = Arc::new(SwapStore::new(opened.store.clone(), clock.clone()));
-        let broker_config = broker_config(&config);
-        let broker = Broker::new(
-            broker_config,
-            store.clone(),
-            clock.clone(),
-            frames.clone(),
-            metrics.clone(),
-        );
+        let store = Arc::new(SwapStore::new(opened.store.clone(), config.clock.clone()));
         let housekeeping = Arc::new(Housekeeping::start()?);
+        let security = Security::open(&config, &store).await?;
+        let auth = security.auth.clone();
+        let broker = new_broker(&config, &store, &auth, &metrics);
         let opening = broker.clone();
-        let (place, noting) = (config.storage.place(), clock.clone());
+        let (place, noting) = (config.storage.place(), config.clock.clone());
         housekeeping
             .run(async move {
                 if let Some(left) = left {
@@ -110,25 +117,7 @@ impl Server {
                 opening.open().await
             })
             .await?;
-        let rules = Rules::new(session_config(&config));
-        let (transport, links) = match Self::listen(&config, &broker, &rules, &metrics) {
-            Ok(listening) => listening,
-            Err(error) => {
-                let closing = broker.clone();
-                let close = async move { closing.close(Duration::from_secs(1)).await };
-                if let Err(second) = housekeeping.run(close).await {
-                    tracing::warn!("closing the store: {second}");
-                }
-                return Err(error);
-            }
-        };
-        if !transport.local_addr().ip().is_loopback() {
-            tracing::warn!(
-                "everybody who reaches {} may do everything: authentication is off",
-                transport.local_addr()
-            );
-        }
-        let (storage, fallback) = opened.watch(&housekeeping, &broker, &store, &clock);
+        let (storage, fallback) = opened.watch(&housekeeping, &broker, &store, &config.clock);
         let stores = Arc::new(Stores {
             broker: broker.clone(),
             store,
@@ -137,15 +126,61 @@ impl Server {
             state,
             bounds: config.bounds.clone(),
             store_timeout: config.broker.store_timeout,
-            clock,
+            clock: config.clock.clone(),
             housekeeping: housekeeping.clone(),
         });
-        let hot = Hot {
-            rules,
-            doors: transport.doors().clone(),
-            tls: transport.tls().clone(),
+        let rules = Rules::new(session_config(&config));
+        let clock = config.clock.clone();
+        let asked = auth.clone();
+        let sessions = Sessions::new(broker.clone(), asked, clock, rules.clone(), &metrics);
+        let hot = Hot::new(&config, rules, auth.clone())?;
+        let settings = Reloader::start(stores.clone(), hot.clone(), &metrics, &mut config);
+        let connections = Connections::default();
+        let numbers = Numbers {
+            broker: broker.clone(),
+            stores: stores.clone(),
+            settings: settings.clone(),
+            metrics: metrics.clone(),
+            connections: connections.clone(),
         };
-        let settings = Reloader::start(stores.clone(), hot, &metrics, &mut config);
+        let host = Arc::new(ServerHost {
+            numbers: numbers.clone(),
+            stores: stores.clone(),
+            settings: settings.clone(),
+            sessions: Arc::downgrade(&sessions),
+            auth: auth.clone(),
+            folders: host::folders(&config.data_dir, &config.storage_paths),
+        });
+        let (tasks, serving) = (housekeeping.clone(), (broker.clone(), sessions.clone()));
+        let managed = housekeeping.run(async move {
+            let (broker, sessions) = serving;
+            security
+                .manage(&broker, &sessions, host, |task| tasks.spawn(task))
+                .await
+        });
+        let kept = managed.await?;
+        housekeeping.spawn(sessions.watch());
+        let links = sessions.links().clone();
+        let transport = match listen(&config, sessions, hot) {
+            Ok(transport) => Arc::new(transport),
+            Err(error) => {
+                settings.stop();
+                let closing = broker.clone();
+                let close = async move { closing.close(Duration::from_secs(1)).await };
+                if let Err(second) = housekeeping.run(close).await {
+                    tracing::warn!("closing the store: {second}");
+                }
+                return Err(error);
+            }
+        };
+        // There is one transport.
+        let _ = connections.set(Arc::downgrade(&transport));
+        let local = transport.local_addr();
+        if !auth.is_enabled() && !local.ip().is_loopback() {
+            let warning = open_to_all(local);
+            tracing::warn!("{warning}");
+            warnings.push(warning);
+        }
         Ok(Self {
             broker,
             stores,
@@ -154,28 +189,17 @@ impl Server {
             metrics,
             links,
             transport,
+            numbers,
+            auth,
+            kept,
             housekeeping,
             closed: Mutex::new(None),
         })
     }
 
-    fn listen(
-        config: &ServerConfig,
-        broker: &Arc<Broker>,
-        rules: &Arc<Rules>,
-        metrics: &Arc<Metrics>,
-    ) -> Result<(Transport, Arc<Links>)> {
-        let listener = transport::bind(config.host.as_deref(), config.port)?;
-        let clock = config.clock.clone();
-        let sessions = Sessions::new(broker.clone(), clock.clone(), rules.clone(), metrics);
-        let links = sessions.links().clone();
-        let services: Vec<(String, Arc<dyn transport::Service>)> = vec![("/".to_owned(), sessions)];
-        let mut transport = config.transport.clone();
-        transport.doors = doors(config);
-        transport.tls = config.load_tls()?;
-        let fallback = transport::refuse_all();
-        let transport = Transport::start(listener, transport, services, fallback, clock)?;
-        Ok((transport, links))
+    /// Who may do what; realms and tokens can be changed here.
+    pub fn auth(&self) -> &Arc<Auth> {
+        &self.auth
     }
 
     /// Where it listens; the port that was picked if 0 was asked for.
@@ -196,6 +220,11 @@ impl Server {
     /// Connections and bytes under way.
     pub fn connections(&self) -> transport::Stats {
         self.transport.stats()
+    }
+
+    /// Live numbers, counters and how the store is doing, as `getStats()` tells them.
+    pub fn stats(&self) -> serde_json::Value {
+        self.numbers.tell()
     }
 
     /// How the store is doing (P27).
@@ -224,8 +253,9 @@ impl Server {
     ///
     /// # Errors
     /// `config` for memory in the place of a durable store, or a store that holds something, without
-    /// `force`; what opening the new store says; `store_unavailable` if a change is under way
-    /// already; `store_locked` if other brokers use the store in force. Nothing has changed then.
+    /// `force`; what opening the new store says; `swap_in_progress` if a change is under way
+    /// already, which goes on; `store_locked` if other brokers use the store in force. Nothing has
+    /// changed then.
     pub async fn set_persistence(&self, wish: Persistence) -> Result<Persisted> {
         self.stores.change(wish, self.settings.written()).await
     }
@@ -312,9 +342,23 @@ impl Server {
             let _ = self.housekeeping.run(noting).await;
         }
         self.transport.close(timeout.min(CLOSE_LINES)).await;
+        let kept = self.kept.close().await;
         self.housekeeping.stop();
-        outcome
+        outcome.and(kept)
     }
+}
+
+/// What to say of a port that others reach while nobody has to log in.
+fn open_to_all(local: SocketAddr) -> String {
+    let reach = match local.ip().is_unspecified() {
+        true => "on all interfaces".to_owned(),
+        false => format!("on {}", local.ip()),
+    };
+    format!(
+        "anybody who reaches port {} may produce and consume: the broker listens {reach} and asks \
+         nobody who they are; with host 127.0.0.1 only this machine reaches it",
+        local.port()
+    )
 }
 
 /// An event that [`Server::emit`] sends.
@@ -332,10 +376,32 @@ pub struct Emit<'a> {
 
 const MAX_EVENT: usize = 1_024;
 
+fn listen(config: &ServerConfig, sessions: Arc<Sessions>, hot: Hot) -> Result<Transport> {
+    let listener = transport::bind(config.host.as_deref(), config.port)?;
+    let services: Vec<(String, Arc<dyn transport::Service>)> = vec![("/".to_owned(), sessions)];
+    let mut wanted = config.transport.clone();
+    (wanted.doors, wanted.tls) = (hot.doors, hot.tls);
+    let fallback = transport::refuse_all();
+    Transport::start(listener, wanted, services, fallback, config.clock.clone())
+}
+
+fn new_broker(
+    config: &ServerConfig,
+    store: &Arc<SwapStore>,
+    auth: &Arc<Auth>,
+    metrics: &Arc<Metrics>,
+) -> Arc<Broker> {
+    let clock = config.clock.clone();
+    let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
+    let wanted = broker_config(config, auth);
+    Broker::new(wanted, store.clone(), clock, frames, metrics.clone())
+}
+
 /// The broker's settings, with those that stand elsewhere in the server's.
-fn broker_config(config: &ServerConfig) -> BrokerConfig {
+fn broker_config(config: &ServerConfig, auth: &Arc<Auth>) -> BrokerConfig {
     let mut broker = config.broker.clone();
     broker.ping_interval = config.transport.ping_interval;
+    broker.rights = Arc::new(AuthRights(auth.clone()));
     let idle = config.idle_eviction;
     broker.idle_ttl = if idle.enabled {
         idle.ttl
@@ -370,7 +436,6 @@ fn session_config(config: &ServerConfig) -> SessionConfig {
         strict_from: config.strict_from,
         max_message_bytes: config.transport.max_message_bytes,
         limits: config.limits.clone(),
-        is_auth_on: false,
     }
 }
 
@@ -378,7 +443,7 @@ fn session_config(config: &ServerConfig) -> SessionConfig {
 fn doors(config: &ServerConfig) -> transport::Doors {
     transport::Doors {
         trust_proxy: config.limits.trust_proxy.clone(),
-        ..config.transport.doors.clone()
+        ..(**config.transport.doors.load()).clone()
     }
 }
 

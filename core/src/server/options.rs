@@ -3,6 +3,7 @@
 //! The Node API and the command line share this reading, so that a rule stands once. A wrong value
 //! stops the start and names the option (P14, P33); an unknown name is a warning. Knows no file.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -10,6 +11,7 @@ use serde_json::{Map, Value};
 use super::config::{IdleEviction, ServerConfig, TlsFiles};
 use super::persistence::Persistence;
 use super::settings::Settings;
+use crate::auth::AuthSettings;
 use crate::store::Overflow;
 use crate::tls::Pem;
 use crate::transport::Cors;
@@ -19,9 +21,11 @@ use reader::wrong;
 pub(super) use reader::{Options, camel};
 use storage::Chosen;
 
+/// The database for realms and tokens, if it has no name.
+const AUTH_STORE: &str = "restante.auth.sqlite";
+
 /// Parts of later versions: asking for one must not pass in silence.
 const LATER: &[&str] = &[
-    "auth_store",
     "cluster",
     "http_api",
     "http_publish",
@@ -44,7 +48,7 @@ impl ServerConfig {
         let mut options = Options::of(members, "");
         let mut config = Self::default();
         options.refuse_later()?;
-        config.auth = options.auth()?;
+        options.security(&mut config)?;
         options.network(&mut config)?;
         options.sizes(&mut config)?;
         options.delivery(&mut config)?;
@@ -113,27 +117,32 @@ impl Options {
         Ok(())
     }
 
-    /// What stands under `auth`, for the room that reads it. Nobody does yet, so nothing that asks for
-    /// protection may pass in silence.
-    fn auth(&mut self) -> Result<Option<Value>> {
-        let Some(value) = self.get(&["auth"]) else {
+    /// Who may do what, and where that is kept.
+    fn security(&mut self, config: &mut ServerConfig) -> Result<()> {
+        let value = self.get(&["auth"]).unwrap_or(Value::Null);
+        config.auth = AuthSettings::parse(&value)?;
+        self.warnings.append(&mut config.auth.warnings);
+        config.auth_store = match self.get(&["auth_store"]) {
+            None | Some(Value::Bool(false)) => None,
+            Some(Value::Bool(true)) => Some(AUTH_STORE.into()),
+            Some(Value::String(path)) if !path.is_empty() => Some(path.into()),
+            Some(Value::Object(_)) => self.auth_store()?,
+            Some(_) => return Err(self.wrong("auth_store", "true, or the name of a file")),
+        };
+        config.storage_paths = self.paths(&["storage_paths"])?;
+        Ok(())
+    }
+
+    fn auth_store(&mut self) -> Result<Option<PathBuf>> {
+        let Some(mut inner) = self.object(&["auth_store"])? else {
             return Ok(None);
         };
-        let asks = |(name, value): (&String, &Value)| match name.as_str() {
-            "enabled" => *value == Value::Bool(true),
-            "realms" => false,
-            _ => !value.is_null(),
-        };
-        let is_off = match &value {
-            Value::Object(members) => !members.iter().any(asks),
-            Value::Bool(is_on) => !is_on,
-            _ => return Err(self.wrong("auth", "an object")),
-        };
-        if is_off {
-            return Ok(Some(value));
-        }
-        let message = "option auth: this version does not have it yet";
-        Err(Error::new(ErrorKind::Unsupported, message))
+        let mut enabled = true;
+        inner.flag(&["enabled"], &mut enabled)?;
+        let name = inner.text(&["filename", "file", "path"])?;
+        let name = name.unwrap_or_else(|| AUTH_STORE.to_owned());
+        self.absorb(inner);
+        Ok(enabled.then(|| name.into()))
     }
 
     fn tls(&mut self) -> Result<Option<TlsFiles>> {
@@ -190,7 +199,9 @@ impl Options {
             }
         }
         if let Some(value) = self.get(&["cors"]) {
-            transport.doors.cors = cors(&value)?;
+            let mut doors = (**transport.doors.load()).clone();
+            doors.cors = cors(&value)?;
+            transport.doors.store(Arc::new(doors));
         }
         for (name, note) in [
             ("perMessageDeflate", "messages are not compressed"),
@@ -242,7 +253,11 @@ impl Options {
         if let Some(prefetch) = self.number(&["prefetch"], 1)? {
             config.defaults.prefetch = u32::try_from(prefetch).unwrap_or(u32::MAX);
         }
-        self.flag(&["strict_from"], &mut config.strict_from)?;
+        if let Some(value) = self.get(&["strict_from"]) {
+            let strict_from = value.as_bool();
+            let strict_from = strict_from.ok_or_else(|| wrong("strict_from", "true or false"))?;
+            config.strict_from = Some(strict_from);
+        }
         self.flag(&["allow_anonymous"], &mut config.allow_anonymous)?;
         let broker = &mut config.broker;
         self.duration(&["store_timeout"], &mut broker.store_timeout)?;

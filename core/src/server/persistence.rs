@@ -79,7 +79,7 @@ pub struct Persisted {
 
 impl Storage {
     /// Its file, if it has one.
-    fn path(&self) -> Option<PathBuf> {
+    pub(super) fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Memory => None,
             #[cfg(feature = "sqlite")]
@@ -154,6 +154,16 @@ impl Storage {
         json!({ "storage": self.name(), "storage_options": Value::Object(options) })
     }
 
+    /// The same without any password (AF20).
+    pub(super) fn shown_options(&self) -> Value {
+        let mut options = self.to_options();
+        #[cfg(feature = "redis")]
+        if let Self::Redis(redis) = self {
+            options["storage_options"]["url"] = redis.shown().into();
+        }
+        options
+    }
+
     /// Whether another process can find it.
     fn has_address(&self) -> bool {
         match self {
@@ -218,7 +228,7 @@ impl Storage {
     }
 }
 
-fn absolute(path: &Path) -> PathBuf {
+pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwapOption;
 use serde_json::Value;
 
 use super::config::{ServerConfig, Storage, TlsFiles};
@@ -15,6 +16,7 @@ use super::persistence::Persistence;
 use super::settings::{Source, absolute, same_option};
 use super::stores::Stores;
 use super::watch::Watch;
+use crate::auth::Auth;
 use crate::metrics::{Counter, Metrics};
 use crate::session::Rules;
 use crate::tls::{Pem, ServerTls};
@@ -37,10 +39,28 @@ const HOT: &[&str] = &[
 ];
 
 /// What goes by settings while the server runs.
+#[derive(Clone)]
 pub(super) struct Hot {
     pub(super) rules: Arc<Rules>,
     pub(super) doors: SharedDoors,
     pub(super) tls: SharedTls,
+    pub(super) auth: Arc<Auth>,
+}
+
+impl Hot {
+    /// As the server starts.
+    ///
+    /// # Errors
+    /// `config` for certificate and key.
+    pub(super) fn new(config: &ServerConfig, rules: Arc<Rules>, auth: Arc<Auth>) -> Result<Self> {
+        let tls = config.load_tls()?;
+        Ok(Self {
+            rules,
+            doors: super::doors(config).shared(),
+            tls: Arc::new(ArcSwapOption::from(tls)),
+            auth,
+        })
+    }
 }
 
 /// What [`Server::reload_settings`](super::Server::reload_settings) has done.
@@ -165,6 +185,7 @@ impl Reloader {
             changed = counts;
             needs_restart.extend::<Vec<_>>(stays);
         }
+        self.hot.auth.reload(config.auth.clone()).await?;
         self.apply(&config, tls);
         *self.files.lock() = certificate_files(&config);
         for name in &needs_restart {

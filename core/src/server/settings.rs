@@ -63,6 +63,11 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// The settings file, if there is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.settings.file()
+    }
+
     /// What the file says of the store; `None`: there is no file.
     pub(super) fn storage(&self) -> Option<Value> {
         self.settings.file.as_ref()?;

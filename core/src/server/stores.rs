@@ -58,6 +58,7 @@ impl Stores {
     /// See [`super::Server::set_persistence`]. `file` is what the settings file says of the store
     /// now: it counts again once it says something else.
     pub(super) async fn change(&self, wish: Persistence, file: Option<Value>) -> Result<Persisted> {
+        let changing = self.store.change()?;
         if self.store.others() > 0 {
             let text = "other brokers use the store; stop them before it is changed";
             return Err(Error::new(ErrorKind::StoreLocked, text));
@@ -88,7 +89,7 @@ impl Stores {
         // There, so that it comes to its end whoever asked.
         let swapped = self.housekeeping.run(async move {
             let commit = move || state.write(&wish, &left, file);
-            store.swap_to(new, force, &place, commit).await
+            store.swap_to(changing, new, force, &place, commit).await
         });
         let copied = swapped.await?;
         let before = self.storage.lock().replace(storage);

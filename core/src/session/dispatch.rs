@@ -1,11 +1,16 @@
-//! The one `match` over what a client can say.
+//! The one `match` over what a client that is in can say.
 
+use crate::auth::Denied;
 use crate::protocol::inbound::{Answer, Inbound, Refused};
 use crate::protocol::outbound;
 use crate::transport::Event;
 use crate::{Error, ErrorKind};
 
-use super::Session;
+use super::login::Shown;
+use super::{Session, guard, manage};
+
+/// An attempt to come in as somebody else, and its acknowledgement id.
+pub(super) type Again = (Shown, Option<u64>);
 
 /// Bytes of an event, for rates.
 pub(super) fn size(event: &Event<'_>) -> usize {
@@ -14,14 +19,16 @@ pub(super) fn size(event: &Event<'_>) -> usize {
 }
 
 impl Session {
-    pub(super) fn dispatch(&mut self, event: &Event<'_>) {
+    /// Acts on an event. `Some`: the session, which had to show nothing so far, wants to show who it is.
+    pub(super) fn dispatch(&mut self, event: &Event<'_>) -> Option<Again> {
         if event.attachments.is_empty() && self.produce_again(event) {
-            return;
+            return None;
         }
         // Allocates only for a payload that is JSON in a string.
         let mut scratch = String::new();
         let defaults = self.config.defaults;
         match Inbound::parse(event.args, event.attachments, &mut scratch, &defaults) {
+            Ok(Inbound::Authentication(said)) => self.login(said.into(), event.reply),
             Ok(verb) => {
                 if let Inbound::Produce(produce) = &verb {
                     self.envelope
@@ -29,12 +36,25 @@ impl Session {
                         .learn(event.args, produce);
                 }
                 self.act(verb, event.reply, size(event));
+                None
             }
-            Err(refused) => self.refuse(&refused, event.reply),
+            Err(refused) if refused.answer == Answer::AuthFail => {
+                self.login(Shown::default(), event.reply)
+            }
+            Err(refused) => {
+                self.refuse(&refused, event.reply);
+                None
+            }
         }
     }
 
     fn act(&mut self, verb: Inbound<'_>, reply: Option<u64>, size: usize) {
+        if let Some(guard) = &self.guard
+            && let Some(need) = guard::need_of(&verb)
+            && let Err(error) = guard.covers(need)
+        {
+            return self.replies.deny(&error.into(), reply);
+        }
         match verb {
             Inbound::Produce(produce) => self.produce(&produce, reply, size),
             Inbound::Ack(ack) => self.ack(&ack, reply),
@@ -43,11 +63,11 @@ impl Session {
             Inbound::ProduceChunk(chunk) => self.produce_chunk(&chunk, reply, size),
             Inbound::Consumer(consumer) => self.consumer(consumer, reply),
             Inbound::Producer(producer) => self.producer(producer, reply),
-            Inbound::Subscribe(subscribe) => self.identity.subscribe(*subscribe, reply),
+            Inbound::Subscribe(subscribe) => self.subscribe(*subscribe, reply),
             Inbound::Unsubscribe(unsubscribe) => self.identity.unsubscribe(unsubscribe, reply),
             Inbound::Ping(object) => {
                 if let Some(id) = reply {
-                    let now = self.clock.now();
+                    let now = self.shared.clock.now();
                     self.replies
                         .push(|out| outbound::pong(out, id, object, now));
                 }
@@ -57,58 +77,44 @@ impl Session {
                     self.replies.close();
                 }
             }
-            Inbound::Authentication(_) => self.let_in(reply),
-            Inbound::Hello | Inbound::Debug => {}
-            Inbound::Other { name, .. } => self.unknown(&name, reply),
-        }
-    }
-
-    /// Verbs of parts that this server does not have are answered only if the client waits for it.
-    fn unknown(&self, name: &str, reply: Option<u64>) {
-        tracing::debug!(event = name, "unknown event");
-        if let Some(id) = reply {
-            let error = Error::new(ErrorKind::Unsupported, format!("this server has no {name}"));
-            self.replies
-                .push(|out| outbound::reply_error(out, id, &error));
-        }
-    }
-
-    /// With authentication off everybody is in with every right, whatever was shown.
-    fn let_in(&self, reply: Option<u64>) {
-        let realm = self.member.realm();
-        self.replies
-            .push(|out| outbound::auth_ok(out, reply, realm.as_str(), "both"));
-    }
-
-    pub(super) fn refuse(&self, refused: &Refused, reply: Option<u64>) {
-        match refused.answer {
-            Answer::AuthFail => self.let_in(reply),
-            Answer::Close => {
-                tracing::debug!(socket = self.link.socket_id(), "{}", refused.error);
-                self.replies.close();
+            Inbound::Authentication(_) | Inbound::Hello | Inbound::Debug => {}
+            Inbound::Other { name, payload } => {
+                let order = manage::Order {
+                    name: &name,
+                    payload,
+                    reply,
+                };
+                self.shared.other(&self.link, &self.replies, order);
             }
-            Answer::Ignore if reply.is_none() => tracing::debug!("ignored: {}", refused.error),
-            _ => self
-                .replies
-                .push(|out| outbound::refused(out, reply, refused)),
         }
+    }
+
+    /// With authentication off everybody is in with every right, whatever was shown. Else a session is
+    /// who it has shown to be; one that was let in for nothing may show it as long as nothing is
+    /// registered on it (admin.md §2.2 v).
+    fn login(&self, shown: Shown, reply: Option<u64>) -> Option<Again> {
+        let (realm, role) = (self.member.realm().as_str(), self.principal.role.as_str());
+        if self.is_open() {
+            self.replies
+                .push(|out| outbound::auth_ok(out, reply, realm, role));
+            return None;
+        }
+        let is_new = self.member.registrations() + self.member.subscriptions() == 0;
+        if self.is_implicit && is_new && self.identity.is_idle() {
+            return Some((shown, reply));
+        }
+        let text = "this session is authenticated already";
+        let denied = Denied::new(ErrorKind::Forbidden, text);
+        self.replies.deny(&denied, reply);
+        None
+    }
+
+    fn refuse(&self, refused: &Refused, reply: Option<u64>) {
+        self.replies.refuse(refused, reply);
     }
 
     /// A verb failed further down: the reply if one is awaited, else ERROR.
     pub(super) fn fail(&self, error: &Error, reply: Option<u64>) {
-        self.replies.push(|out| match reply {
-            Some(id) => outbound::reply_error(out, id, error),
-            None => outbound::error(out, error),
-        });
-    }
-
-    /// A frame or a message of `size` bytes where `limit` are allowed (P21).
-    pub(super) fn refuse_size(&self, what: &str, size: u64, limit: u64, reply: Option<u64>) {
-        let error = Error::new(
-            ErrorKind::PayloadTooLarge,
-            format!("a {what} of {size} bytes is over the limit of {limit} bytes"),
-        );
-        self.replies
-            .push(|out| outbound::too_large(out, reply, &error, size, limit));
+        self.replies.fail(error, reply);
     }
 }

@@ -150,6 +150,7 @@ fn write_notice(out: &mut Vec<u8>, notice: &Notice<'_>) {
             outbound::event_text(out, names::ERROR, names::PRODUCER_TAKEN_OVER);
         }
         Notice::Failed(error) => outbound::error(out, error),
+        Notice::Denied(error) => outbound::auth_fail(out, None, error),
         Notice::Gap { keys, dropped } => {
             let names: Vec<_> = keys.iter().map(|key| key.wire_name()).collect();
             outbound::gap(out, &names, dropped);

@@ -16,7 +16,7 @@ use crate::broker::{
     Answer, Broker, ConsumerHello, Member, ProducerHello, SubscribeRequest, UnsubscribeRequest,
 };
 use crate::limits::{Caps, Exceeded, RealmUse};
-use crate::model::is_anonymous;
+use crate::model::{RealmId, is_anonymous};
 use crate::protocol::inbound::{Consumer, Producer, Subscribe, Target, Unsubscribe};
 use crate::protocol::outbound;
 use crate::transport::Link;
@@ -44,14 +44,21 @@ pub(super) struct Quota {
     rules: Arc<Rules>,
     used: Mutex<RealmUse>,
     limited: Arc<Limited>,
+    is_auth_on: bool,
 }
 
 impl Quota {
-    pub(super) fn new(rules: Arc<Rules>, used: RealmUse, limited: Arc<Limited>) -> Self {
+    pub(super) fn new(
+        rules: Arc<Rules>,
+        used: RealmUse,
+        limited: Arc<Limited>,
+        is_auth_on: bool,
+    ) -> Self {
         Self {
             rules,
             used: Mutex::new(used),
             limited,
+            is_auth_on,
         }
     }
 
@@ -62,7 +69,7 @@ impl Quota {
         reply: Option<u64>,
         ask: impl FnOnce(&RealmUse, &Caps) -> Result<(), Exceeded>,
     ) -> bool {
-        let caps = self.rules.load().caps(member.realm());
+        let caps = self.rules.load().caps(member.realm(), self.is_auth_on);
         let asked = ask(&self.used.lock(), &caps);
         asked
             .map_err(|exceeded| self.limited.refuse(exceeded, reply, true))
@@ -96,8 +103,7 @@ enum Held {
 
 impl Session {
     pub(super) fn consumer(&mut self, consumer: Consumer, reply: Option<u64>) {
-        if is_anonymous(consumer.name.as_str()) && !self.config.allow_anonymous {
-            self.refuse_anonymous(reply);
+        if !self.may_be(consumer.name.as_str(), reply) {
             return;
         }
         let hello = ConsumerHello {
@@ -110,38 +116,58 @@ impl Session {
     }
 
     pub(super) fn producer(&mut self, producer: Producer, reply: Option<u64>) {
-        if is_anonymous(producer.name.as_str()) && !self.config.allow_anonymous {
-            self.refuse_anonymous(reply);
+        if !self.may_be(producer.name.as_str(), reply) {
             return;
         }
         if !self.member.is_producer(producer.name.as_str()) && !self.identity.may_register(reply) {
             return;
         }
-        self.remember_producer(producer.name.as_str());
+        let name = producer.name.clone();
         let hello = ProducerHello {
             name: producer.name,
             id: producer.id.map(Arc::from),
             default_ttl: producer.default_ttl,
             instance: producer.instance.map(Arc::from),
         };
-        let registered = self.broker.producer(&self.member, hello);
+        let registered = self.shared.broker.producer(&self.member, hello);
         self.identity.count();
         match registered {
-            Ok(()) => self.identity.registered(reply),
+            Ok(()) => {
+                if let Some(guard) = &mut self.guard {
+                    guard.registered(name.as_str());
+                }
+                self.identity.registered(reply);
+            }
+            Err(error) if error.kind() == ErrorKind::AnonymousRefused => {
+                self.identity.refuse(&error, reply);
+            }
             Err(error) => self.fail(&error, reply),
         }
     }
 
-    fn refuse_anonymous(&self, reply: Option<u64>) {
-        let error = Error::new(
-            ErrorKind::AnonymousRefused,
-            "anonymous names are not allowed here, give the client a name",
-        );
-        self.fail(&error, None);
-        if reply.is_some() {
-            self.fail(&error, reply);
+    pub(super) fn subscribe(&mut self, subscribe: Subscribe, reply: Option<u64>) {
+        let taken = self.guard.as_ref().map(|guard| guard.take_all(&subscribe));
+        match taken {
+            Some(Err(error)) => self.fail(&error, reply),
+            _ => self.identity.subscribe(subscribe, reply),
         }
-        self.replies.close();
+    }
+
+    /// Whether the session may take this name as its own; told if not.
+    fn may_be(&self, name: &str, reply: Option<u64>) -> bool {
+        let is_default = *self.member.realm() == RealmId::default();
+        if is_anonymous(name) && is_default && !self.config.allow_anonymous {
+            let text = "anonymous names are not allowed here, give the client a name";
+            let error = Error::new(ErrorKind::AnonymousRefused, text);
+            self.identity.refuse(&error, reply);
+            return false;
+        }
+        let taken = self.guard.as_ref().map(|guard| guard.take(name));
+        if let Some(Err(error)) = taken {
+            self.fail(&error, reply);
+            return false;
+        }
+        true
     }
 }
 
@@ -289,8 +315,14 @@ impl Identity {
         }
     }
 
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        let line = self.line.lock();
+        !line.is_busy && line.held.is_empty()
+    }
+
     /// The session does not get a name.
-    fn refuse(&self, error: &Error, reply: Option<u64>) {
+    pub(super) fn refuse(&self, error: &Error, reply: Option<u64>) {
         // Existing clients know these as ERROR events, whether or not they asked for a reply.
         self.replies.push(|out| outbound::error(out, error));
         if let Some(id) = reply {
@@ -324,8 +356,6 @@ impl Identity {
             id: subscribe.id.map(Arc::from),
             consumer_id: subscribe.consumer_id,
             options: subscribe.options,
-            owner: None,
-            filter: None,
         };
         if !self.may_subscribe(&request, reply) {
             return None;
@@ -336,7 +366,7 @@ impl Identity {
             Err(error) if error.kind() == ErrorKind::DuplicateConsumer => {
                 identity.refuse(&error, reply);
             }
-            Err(error) => fail(&identity.replies, &error, reply),
+            Err(error) => identity.replies.fail(&error, reply),
         })
     }
 
@@ -356,7 +386,7 @@ impl Identity {
             self.broker.subscribe(&self.member, request),
             move |outcome| match outcome {
                 Ok(subscribed) => answer_subscribed(&replies, &subscribed, never_matches, reply),
-                Err(error) => fail(&replies, &error, reply),
+                Err(error) => replies.fail(&error, reply),
             },
         );
     }
@@ -383,7 +413,7 @@ impl Identity {
                     });
                 }
             }
-            Err(error) => fail(&replies, &error, reply),
+            Err(error) => replies.fail(&error, reply),
         });
     }
 }
@@ -399,7 +429,7 @@ fn answer_subscribed(
             ErrorKind::BadCommand,
             "a # that is not the last level of a topic pattern never matches",
         );
-        fail(replies, &error, reply);
+        replies.fail(&error, reply);
     } else if let Some(id) = reply {
         replies.push(|out| {
             outbound::subscribed(out, id, &subscribed.key.wire_name(), subscribed.queued)
@@ -412,13 +442,6 @@ fn answer_subscribed(
              or a consumer_id"
         );
     }
-}
-
-fn fail(replies: &Replies, error: &Error, reply: Option<u64>) {
-    replies.push(|out| match reply {
-        Some(id) => outbound::reply_error(out, id, error),
-        None => outbound::error(out, error),
-    });
 }
 
 /// Calls `then` with the outcome: at once if it is there, else from a task.

@@ -104,14 +104,16 @@ impl Limited {
 impl Session {
     /// Takes over rules that have changed.
     pub(super) fn refresh(&mut self) {
-        let generation = self.rules.generation();
+        let generation = self.shared.rules.generation();
         if generation == self.generation {
             return;
         }
         self.generation = generation;
-        self.config = self.rules.load();
-        let caps = self.config.caps(self.member.realm());
-        let now = self.clock.elapsed();
+        self.config = self.shared.rules.load();
+        self.hold_to_names();
+        let is_auth_on = self.shared.auth.is_enabled();
+        let caps = self.config.caps(self.member.realm(), is_auth_on);
+        let now = self.shared.clock.elapsed();
         let limits = match self.limits.take() {
             Some(limits) => limits.renewed(&caps, now),
             None => SessionLimits::new(&caps, now),
@@ -125,7 +127,9 @@ impl Session {
             return true;
         };
         // The messages of one read came at one time.
-        let now = *self.read_at.get_or_insert_with(|| self.clock.elapsed());
+        let now = *self
+            .read_at
+            .get_or_insert_with(|| self.shared.clock.elapsed());
         match limits.message(bytes, now) {
             Ok(()) => true,
             Err(exceeded) => {

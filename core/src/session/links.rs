@@ -1,4 +1,5 @@
-//! The connected sessions by socket id, for what the program around the broker says to them itself.
+//! The connected sessions by socket id: for what the program around the broker says to them itself, and
+//! for asking whether they may stay.
 //!
 //! Knows no verb: what it is given are whole frames.
 
@@ -11,8 +12,10 @@ use parking_lot::Mutex;
 
 use crate::transport::Link;
 
-/// A link that is known by its socket id.
-struct Named(Link);
+use super::roll::Inside;
+
+/// A link that is known by its socket id, and who came in by it.
+struct Named(Link, Option<Inside>);
 
 impl Borrow<str> for Named {
     fn borrow(&self) -> &str {
@@ -39,8 +42,15 @@ impl Eq for Named {}
 pub(crate) struct Links(Mutex<HashSet<Named>>);
 
 impl Links {
-    pub(super) fn add(&self, link: &Link) {
-        self.0.lock().insert(Named(link.clone()));
+    /// A link, or who has come in by one that is known.
+    pub(super) fn add(&self, link: &Link, inside: Option<Inside>) {
+        self.0.lock().replace(Named(link.clone(), inside));
+    }
+
+    /// Everybody who is in.
+    pub(super) fn inside(&self) -> Vec<Inside> {
+        let links = self.0.lock();
+        links.iter().filter_map(|named| named.1.clone()).collect()
     }
 
     pub(super) fn remove(&self, link: &Link) {

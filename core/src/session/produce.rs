@@ -1,7 +1,6 @@
 //! PRODUCE and its chunks: from the parsed verb to the broker's publish, and the answer back.
 
-use std::sync::Arc;
-
+use crate::auth::Need;
 use crate::broker::{self, Content, PublishRequest};
 use crate::model::ANONYMOUS;
 use crate::protocol::chunk::Step;
@@ -28,19 +27,23 @@ impl Session {
     /// `outcome`: where to note that it was taken.
     fn publish(&mut self, produce: &Produce<'_>, reply: Option<u64>, outcome: Option<Outcome>) {
         let from = produce.from.as_deref().unwrap_or(ANONYMOUS);
-        if self.config.strict_from && !self.producers.iter().any(|name| **name == *from) {
-            let message = format!("{from:?} is not a producer registered on this connection");
-            self.fail(&Error::new(ErrorKind::Forbidden, message), reply);
-            return;
+        if let Some(guard) = &mut self.guard {
+            if let Err(error) = guard.covers(Need::Produce) {
+                return self.replies.deny(&error.into(), reply);
+            }
+            if let Err(error) = guard.produce(produce, from) {
+                return self.fail(&error, reply);
+            }
         }
         let size = size(produce);
         if size > self.config.max_message_bytes {
             let limit = self.config.max_message_bytes as u64;
-            self.refuse_size("message", size as u64, limit, reply);
+            self.replies
+                .refuse_size("message", size as u64, limit, reply);
             return;
         }
         let due = produce.hold.map(|hold| match hold {
-            Hold::For(delay) => self.clock.now().plus(delay),
+            Hold::For(delay) => self.shared.clock.now().plus(delay),
             Hold::Until(at) => at,
         });
         let request = PublishRequest {
@@ -68,11 +71,12 @@ impl Session {
                 .map(|(text, number)| (&**text, *number)),
             ordering_key: produce.key.as_deref(),
             due,
-            owner: None,
         };
         let reply = (reply.is_some() || outcome.is_some()).then(|| self.answer(reply, outcome));
         let batch = self.batch.get_or_insert_default();
-        self.broker.publish(&self.member, batch, request, reply);
+        self.shared
+            .broker
+            .publish(&self.member, batch, request, reply);
     }
 
     fn answer(&self, id: Option<u64>, outcome: Option<Outcome>) -> broker::Reply {
@@ -114,7 +118,7 @@ impl Session {
         reply: Option<u64>,
         size: usize,
     ) {
-        let now = self.clock.elapsed();
+        let now = self.shared.clock.elapsed();
         let is_admitted = self.admit(size, reply, true);
         let max_open = self.config.limits.max_transfers_per_socket;
         let transfers = self.transfers.get_or_insert_with(|| {
@@ -174,7 +178,7 @@ impl Session {
         match size {
             Some(size) => {
                 let limit = self.config.max_message_bytes as u64;
-                self.refuse_size("message", size, limit, reply);
+                self.replies.refuse_size("message", size, limit, reply);
             }
             None => {
                 let message = "the chunk transfer was dropped before this piece";
@@ -185,20 +189,13 @@ impl Session {
 
     /// Drops transfers without a new piece for 30 s, and says so.
     pub(super) fn sweep_transfers(&mut self) {
-        let now = self.clock.elapsed();
+        let now = self.shared.clock.elapsed();
         let errors = self
             .transfers
             .as_mut()
             .map(|transfers| transfers.sweep(now));
         for error in errors.into_iter().flatten() {
             self.fail(&error, None);
-        }
-    }
-
-    /// Remembers a registered producer name where `from` is held to it.
-    pub(super) fn remember_producer(&mut self, name: &str) {
-        if self.config.strict_from && !self.producers.iter().any(|known| **known == *name) {
-            self.producers.push(Arc::from(name));
         }
     }
 }

@@ -24,7 +24,8 @@ impl Session {
                     let answer = together.clone();
                     let id_owned: Arc<str> = Arc::from(&**id);
                     let settled: Settled = Box::new(move |outcome| answer.one(id_owned, outcome));
-                    self.broker
+                    self.shared
+                        .broker
                         .settle(&self.member, id, None, Verdict::Ack, settled);
                 }
             }
@@ -61,7 +62,8 @@ impl Session {
                 Err(error) => outbound::settle_fail(out, reply, verb, Some(&owned), &error),
             });
         });
-        self.broker
+        self.shared
+            .broker
             .settle(&self.member, id, attempt, verdict, answer);
     }
 }

@@ -231,6 +231,10 @@ impl Store for FaultyStore {
         self.call(|store| store.depth(queue))
     }
 
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        self.call(|store| store.realms())
+    }
+
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
         self.call(|store| store.realm_depth(realm))
     }

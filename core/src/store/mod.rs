@@ -64,8 +64,10 @@ pub use pending::Pending;
 pub use record::{ExportCursor, Exported, Record};
 pub use simple::{DeadRow, Methods, NewRow, Place, Row, RowId, RowPage, SimpleStore};
 #[cfg(feature = "sqlite")]
+pub(crate) use sqlite::NewPlace;
+#[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
-pub use swap::{Copied, SwapStore};
+pub use swap::{Changing, Copied, SwapStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
     Entry, Exception, Gap, Holding, LogId, Maintained, Overflow, Page, PageLimit, Placed,
@@ -177,6 +179,9 @@ pub trait Store: Documents {
 
     /// What is unsettled in a queue. Expired entries count until they are found.
     fn depth(&self, queue: QueueId) -> Pending<Depth>;
+
+    /// Every realm the store knows of, in no order; some may hold nothing any more.
+    fn realms(&self) -> Pending<Vec<RealmId>>;
 
     /// What is unsettled in all queues of a realm in sum, left-overs included.
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth>;

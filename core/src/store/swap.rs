@@ -90,7 +90,7 @@ impl Gate {
 pub struct SwapStore {
     gate: RwLock<Gate>,
     clock: Arc<dyn Clock>,
-    is_swapping: AtomicBool,
+    is_changing: Arc<AtomicBool>,
 }
 
 /// Lets the held calls go to the store in force, whatever ended the pause.
@@ -108,9 +108,11 @@ impl Drop for Pause<'_> {
     }
 }
 
-struct Swapping<'a>(&'a AtomicBool);
+/// The one change of the store that may be under way; another may begin when it is dropped.
+#[derive(Debug)]
+pub struct Changing(Arc<AtomicBool>);
 
-impl Drop for Swapping<'_> {
+impl Drop for Changing {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -138,7 +140,7 @@ impl SwapStore {
                 stale: None,
             }),
             clock,
-            is_swapping: AtomicBool::new(false),
+            is_changing: Arc::default(),
         }
     }
 
@@ -179,26 +181,34 @@ impl SwapStore {
         })
     }
 
+    /// Begins a change, before anything is opened for it.
+    ///
+    /// # Errors
+    /// `swap_in_progress` if one is under way already, which goes on (P28).
+    pub fn change(&self) -> Result<Changing> {
+        if self.is_changing.swap(true, Ordering::AcqRel) {
+            let why = "the store is being changed already; try it when that is done";
+            return Err(Error::new(ErrorKind::SwapInProgress, why));
+        }
+        Ok(Changing(Arc::clone(&self.is_changing)))
+    }
+
     /// Makes `new` the store in force, with everything the old one holds. `commit` makes it known
     /// when the copy is whole, before `new` leads: what it refuses does not happen. `place` says in
     /// words where everything has moved to.
     ///
     /// # Errors
-    /// `store_unsupported` if either store cannot do that, `store_unavailable` if a change is under
-    /// way already or more comes than can be copied, and what the stores say. The old store leads
-    /// then as before, and the copy is dropped.
+    /// `store_unsupported` if either store cannot do that, `store_unavailable` if more comes than can
+    /// be copied, and what the stores say. The old store leads then as before, and the copy is
+    /// dropped.
     pub async fn swap_to(
         &self,
+        _changing: Changing,
         new: SharedStore,
         replace: bool,
         place: &str,
         commit: impl FnOnce() -> Result<()> + Send,
     ) -> Result<Copied> {
-        if self.is_swapping.swap(true, Ordering::AcqRel) {
-            let why = "the store is being changed already";
-            return Err(Error::new(ErrorKind::StoreUnavailable, why));
-        }
-        let _swapping = Swapping(&self.is_swapping);
         let old = self.current();
         let begun = async {
             new.probe().await?;

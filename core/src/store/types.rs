@@ -40,6 +40,17 @@ pub enum Durability {
     Disk,
 }
 
+impl Durability {
+    /// In a word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Process => "process",
+            Self::Disk => "disk",
+        }
+    }
+}
+
 /// What reads a queue; a field, never part of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QueueKind {

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 
-use rustls::Connection;
+use tokio_rustls::rustls::Connection;
 
 /// Cipher text that may wait for the socket.
 const WAITING: usize = 256 << 10;

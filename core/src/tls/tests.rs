@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind as IoKind, IoSlice, Read, Write};
 
-use rustls::{ClientConnection, Connection, ServerConnection};
+use tokio_rustls::rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::*;
 

@@ -14,9 +14,9 @@ pub struct Config {
     /// HTTP path of Engine.IO, with or without the final slash. Default `/socket.io/`.
     pub path: String,
     /// Who may come in; can be changed while the transport runs.
-    pub doors: Doors,
+    pub doors: SharedDoors,
     /// TLS on every connection; none by default. Can be changed while the transport runs.
-    pub tls: Option<Arc<ServerTls>>,
+    pub tls: SharedTls,
     /// Time between heartbeats. Default 25 s.
     pub ping_interval: Duration,
     /// Time beyond the interval without any byte after which a peer is dead. Default 20 s.
@@ -81,6 +81,13 @@ pub type SharedTls = Arc<ArcSwapOption<ServerTls>>;
 /// The doors of a transport that runs.
 pub type SharedDoors = Arc<ArcSwap<Doors>>;
 
+impl Doors {
+    /// As a transport takes them.
+    pub fn shared(self) -> SharedDoors {
+        Arc::new(ArcSwap::from_pointee(self))
+    }
+}
+
 /// What a browser page of another origin may do.
 #[derive(Debug, Clone, Default)]
 pub struct Cors {
@@ -105,8 +112,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             path: "/socket.io/".to_owned(),
-            doors: Doors::default(),
-            tls: None,
+            doors: Doors::default().shared(),
+            tls: SharedTls::default(),
             ping_interval: Duration::from_secs(25),
             ping_timeout: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(45),

@@ -30,6 +30,8 @@ pub(super) const HANDLER_TICK: u32 = 1 << 3;
 pub(super) const CLOSE: u32 = 1 << 4;
 /// Writing failed: the peer is gone.
 pub(super) const BROKEN: u32 = 1 << 5;
+/// Somebody wants the handler called on its own thread.
+pub(super) const CALL: u32 = 1 << 6;
 
 /// The text frame `2`.
 const PING: Bytes = Bytes::from_static(b"\x81\x012");

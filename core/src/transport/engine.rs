@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::conn::{BROKEN, CLOSE, Caller, Conn, HANDLER_TICK, TICK, WRITABLE};
+use super::conn::{BROKEN, CALL, CLOSE, Caller, Conn, HANDLER_TICK, TICK, WRITABLE};
 use super::permits::Permit;
 use super::polling::Named;
 use super::reader::Sink;
@@ -60,6 +60,8 @@ pub trait EngineHandler: Send {
     fn tick(&mut self) -> Result<(), Violation> {
         Ok(())
     }
+    /// [`Link::call`] was called since.
+    fn called(&mut self) {}
     /// The server closes: the last frames to the peer, if there is something to say.
     fn goodbye(&mut self) -> Bytes {
         Bytes::new()
@@ -191,6 +193,9 @@ impl Session {
         }
         if signals & WRITABLE != 0 {
             self.with(|handler| handler.writable());
+        }
+        if signals & CALL != 0 {
+            self.with(|handler| handler.called());
         }
         if signals & HANDLER_TICK != 0
             && let Some(handler) = &mut self.handler

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::conn::Conn;
+use super::conn::{CALL, Conn};
 use super::permits::{Permit, Permits};
 
 /// One connection, cheap to clone, usable from every thread.
@@ -157,6 +157,11 @@ impl Link {
     /// The pool of permits that frames and transfers share.
     pub fn permits(&self) -> &Permits {
         &self.0.conn.thread.shared.permits
+    }
+
+    /// Has the handler called on its own thread, soon: [`super::Handler::called`].
+    pub fn call(&self) {
+        self.0.conn.signal(CALL);
     }
 
     /// Closes after what is queued has been written, at most 5 s later; ends as [`super::Ending::Ours`].

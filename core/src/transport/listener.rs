@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -114,7 +113,7 @@ impl fmt::Debug for Transport {
 }
 
 /// Numbers for people and metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Sessions open now.
     pub sessions: usize,
@@ -171,8 +170,8 @@ impl Transport {
     ) -> Arc<Shared> {
         let permits = Permits::new(config.max_inflight_bytes, config.max_inflight_per_address);
         Arc::new(Shared {
-            doors: Arc::new(ArcSwap::from_pointee(config.doors.clone())),
-            tls: Arc::new(ArcSwapOption::new(config.tls.clone())),
+            doors: config.doors.clone(),
+            tls: config.tls.clone(),
             config,
             service,
             pings_at_once,

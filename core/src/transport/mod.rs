@@ -81,6 +81,8 @@ pub trait Handler: Send {
     fn oversize(&mut self, size: u64, limit: u64);
     /// The transport's clock tick, about four times a second or less; for time limits of the room above.
     fn tick(&mut self);
+    /// [`Link::call`] was called since the last time, on this link or on another one of the connection.
+    fn called(&mut self) {}
     /// The connection has ended; nothing is called after this.
     fn closed(&mut self, ending: Ending);
 }

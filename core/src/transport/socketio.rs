@@ -271,6 +271,12 @@ impl EngineHandler for Client {
         Ok(())
     }
 
+    fn called(&mut self) {
+        for member in &mut self.members {
+            member.handler.called();
+        }
+    }
+
     fn goodbye(&mut self) -> Bytes {
         let mut frames = BytesMut::new();
         for member in &self.members {

@@ -19,7 +19,8 @@ use tokio::time::timeout;
 use crate::redis::server as redis;
 use crate::transport::harness::{PATIENCE, Ws, masked};
 
-/// The first byte of a close frame.
+/// The first byte of a binary frame, and of a close frame.
+const BINARY: u8 = 0x82;
 const CLOSE: u8 = 0x88;
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -81,7 +82,16 @@ pub struct House {
 impl House {
     /// A server on a free port; heartbeats are out of the way unless `change` says otherwise.
     pub async fn start(on: On, bounds: Bounds, change: impl FnOnce(&mut ServerConfig)) -> Self {
-        let clock = TestClock::new();
+        Self::start_at(TestClock::new(), on, bounds, change).await
+    }
+
+    /// The same on a clock that others look at too.
+    pub async fn start_at(
+        clock: Arc<TestClock>,
+        on: On,
+        bounds: Bounds,
+        change: impl FnOnce(&mut ServerConfig),
+    ) -> Self {
         let (store, folder) = on.open(bounds).await;
         let mut config = ServerConfig::default();
         config.host = Some("127.0.0.1".to_owned());
@@ -170,6 +180,7 @@ impl House {
 pub struct Client {
     ws: Ws,
     pub name: String,
+    pub socket_id: String,
     /// Events in order of arrival that nobody has taken.
     events: VecDeque<(String, Value)>,
     replies: VecDeque<(u64, Value)>,
@@ -178,41 +189,78 @@ pub struct Client {
 
 impl Client {
     pub async fn open(addr: SocketAddr, verb: &str, name: &str) -> Self {
-        let mut ws = Ws::open(addr).await;
-        ws.send("40").await;
-        assert!(ws.text().await.starts_with("40{"));
-        let mut client = Self {
-            ws,
-            name: name.to_owned(),
-            events: VecDeque::new(),
-            replies: VecDeque::new(),
-            last: 0,
-        };
+        let mut client = Self::connect(addr, name).await;
         client.say(verb, &json!({ "name": name, "id": name })).await;
         client.sync().await;
         client
     }
 
-    pub async fn say(&mut self, verb: &str, payload: &Value) {
-        self.ws.send(&format!("42{}", json!([verb, payload]))).await;
+    /// Connected, and nothing said yet.
+    pub async fn connect(addr: SocketAddr, name: &str) -> Self {
+        let mut ws = Ws::open(addr).await;
+        ws.send("40").await;
+        let welcome = ws.text().await;
+        let welcome: Value = serde_json::from_str(welcome.strip_prefix("40").unwrap()).unwrap();
+        Self {
+            ws,
+            name: name.to_owned(),
+            socket_id: welcome["sid"].as_str().unwrap().to_owned(),
+            events: VecDeque::new(),
+            replies: VecDeque::new(),
+            last: 0,
+        }
     }
 
-    /// Sends a verb and waits for the answer to it.
-    pub async fn call(&mut self, verb: &str, payload: &Value) -> Value {
-        self.last += 1;
-        let id = self.last;
-        self.ws
-            .send(&format!("42{id}{}", json!([verb, payload])))
-            .await;
+    pub async fn say(&mut self, verb: &str, payload: &Value) {
+        self.raw(&format!("42{}", json!([verb, payload]))).await;
+    }
+
+    /// Sends a text frame as it is.
+    pub async fn raw(&mut self, text: &str) {
+        self.ws.send(text).await;
+    }
+
+    /// Sends a binary frame.
+    pub async fn raw_binary(&mut self, bytes: &[u8]) {
+        self.ws.send_raw(&masked(BINARY, bytes)).await;
+    }
+
+    /// The answer to the acknowledgement id that was sent in a raw frame.
+    pub async fn answer(&mut self, id: u64) -> Value {
         loop {
             if let Some(at) = self.replies.iter().position(|(reply, _)| *reply == id) {
                 return self.replies.remove(at).unwrap().1;
             }
             assert!(
                 self.step().await,
-                "the connection ended before the answer to {verb}"
+                "the connection ended before the answer to {id}"
             );
         }
+    }
+
+    /// The next event of this name; `None`: the connection has ended before it.
+    pub async fn event(&mut self, name: &str) -> Option<Value> {
+        loop {
+            if let Some(at) = self.events.iter().position(|(event, _)| event == name) {
+                return Some(self.events.remove(at).unwrap().1);
+            }
+            if !self.step().await {
+                return None;
+            }
+        }
+    }
+
+    /// Whether an event of this name has come that nobody has taken.
+    pub fn has(&self, name: &str) -> bool {
+        self.events.iter().any(|(event, _)| event == name)
+    }
+
+    /// Sends a verb and waits for the answer to it.
+    pub async fn call(&mut self, verb: &str, payload: &Value) -> Value {
+        self.last += 1;
+        let id = self.last;
+        self.raw(&format!("42{id}{}", json!([verb, payload]))).await;
+        self.answer(id).await
     }
 
     /// Waits until the server has worked through all that was sent.
@@ -245,6 +293,14 @@ impl Client {
                 .push_back((reply[..start].parse().unwrap(), args.remove(0)));
         }
         true
+    }
+
+    /// Events of this name that have come and were not taken.
+    pub fn take(&mut self, name: &str) -> Vec<Value> {
+        let events = std::mem::take(&mut self.events);
+        let (taken, left): (VecDeque<_>, _) = events.into_iter().partition(|(of, _)| of == name);
+        self.events = left;
+        taken.into_iter().map(|(_, payload)| payload).collect()
     }
 
     /// The next delivery, whatever its key.

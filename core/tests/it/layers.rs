@@ -56,7 +56,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "transport",
             "broker",
             "store",
-            "limits",
             "tls",
             "protocol",
             "model",
@@ -64,6 +63,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "metrics",
             "error",
         ],
+    ),
+    (
+        "operator",
+        &["client", "admin", "auth", "tls", "model", "clock", "error"],
     ),
     (
         "offline",

@@ -7,11 +7,17 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod auth;
 mod cases;
 mod client;
+#[cfg(unix)]
+mod command;
 mod errors;
 mod harness;
+mod ids;
 mod layers;
+#[cfg(unix)]
+mod limits;
 mod offline;
 mod redis;
 #[cfg(unix)]
@@ -19,5 +25,7 @@ mod settings;
 #[cfg(unix)]
 mod sqlite;
 mod stores;
+#[cfg(unix)]
+mod tls;
 mod transport;
 mod wire;

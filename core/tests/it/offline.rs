@@ -136,7 +136,7 @@ fn keys_of_tyo_mq_in_redis_become_durable_queues() {
     assert_eq!(code, Some(0), "{why}");
     assert!(
         taken.starts_with(
-            r#"{"queues":1,"messages":3,"delayed":0,"dead_letters":1,"expired":2,"history":1,"#
+            r#"{"queues":1,"messages":3,"delayed":0,"dead_letters":1,"documents":0,"expired":2,"history":1,"#
         ),
         "{taken}"
     );

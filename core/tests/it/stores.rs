@@ -25,7 +25,13 @@ mod swapped {
         Box::pin(async move {
             let store = |bounds| Arc::new(MemoryStore::new(bounds));
             let swap = SwapStore::new(store(bounds.clone()), TestClock::new());
-            let swapped = swap.swap_to(store(bounds), false, "there", || Ok(()));
+            let swapped = swap.swap_to(
+                swap.change().unwrap(),
+                store(bounds),
+                false,
+                "there",
+                || Ok(()),
+            );
             swapped.await.unwrap();
             Arc::new(swap) as SharedStore
         })

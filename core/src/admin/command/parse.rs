@@ -1,13 +1,13 @@
 //! The body of a command → [`Command`], under all the names that clients use.
 
-use crate::auth::Role;
+use crate::auth::{E2ee, Role};
 use crate::store::{DeadLetterId, QueueId};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::body::Body;
 use super::{
-    Command, E2ee, ExternalAuth, Letter, NewRealm, NewToken, RealmChange, Scope, Secret,
-    WhichSession, WhichToken,
+    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, WhichLetter, WhichSession,
+    WhichToken,
 };
 
 const KEY: &[&str] = &["key", "preshared_key", "presharedKey"];
@@ -47,10 +47,6 @@ fn unknown(name: &str) -> Error {
     bad(format!("there is no command {name:?}"))
 }
 
-fn secret(text: Option<String>) -> Option<Secret> {
-    text.map(Secret)
-}
-
 fn realms(name: &str, body: &Body) -> Result<Command> {
     let change =
         match name {
@@ -67,14 +63,14 @@ fn realms(name: &str, body: &Body) -> Result<Command> {
                 });
             }
             "set_realm_auth" => RealmChange::Required(body.needed_flag(&["required"])?),
-            "set_realm_manager_key" => RealmChange::ManagerKey(secret(body.secret(MANAGER_KEY)?)),
-            "set_realm_jwt_key" => RealmChange::JwtKey(secret(body.secret(JWT_KEY)?)),
-            "set_realm_key" => RealmChange::Key(secret(body.secret(KEY)?), body.flag(REQUIRE_KEY)?),
+            "set_realm_manager_key" => RealmChange::ManagerKey(body.secret(MANAGER_KEY)?),
+            "set_realm_jwt_key" => RealmChange::JwtKey(body.secret(JWT_KEY)?),
+            "set_realm_key" => RealmChange::Key(body.secret(KEY)?, body.flag(REQUIRE_KEY)?),
             "set_realm_acceptance" => RealmChange::Acceptance(body.needed_flag(&["required"])?),
             "set_realm_anonymous" => RealmChange::Anonymous(body.needed_flag(ANONYMOUS)?),
             "set_realm_e2ee" => {
                 let policy = body.needed(&["e2ee", "policy"])?;
-                RealmChange::E2ee(e2ee(&policy).ok_or_else(|| {
+                RealmChange::E2ee(E2ee::parse(&policy).ok_or_else(|| {
                     bad("e2ee must be \"off\", \"opportunistic\" or \"required\"")
                 })?)
             }
@@ -91,27 +87,18 @@ fn realms(name: &str, body: &Body) -> Result<Command> {
     })
 }
 
-fn e2ee(text: &str) -> Option<E2ee> {
-    Some(match text {
-        "off" => E2ee::Off,
-        "opportunistic" => E2ee::Opportunistic,
-        "required" => E2ee::Required,
-        _ => return None,
-    })
-}
-
 fn add_realm(body: &Body) -> Result<Command> {
     let ttl = body.ttl()?;
     Ok(Command::AddRealm(Box::new(NewRealm {
         realm: body.realm()?,
         required: body.flag(&["required"])?.unwrap_or(true),
-        manager_key: secret(body.secret(MANAGER_KEY)?),
-        jwt_key: secret(body.secret(JWT_KEY)?),
-        key: secret(body.secret(KEY)?),
+        manager_key: body.secret(MANAGER_KEY)?,
+        jwt_key: body.secret(JWT_KEY)?,
+        key: body.secret(KEY)?,
         require_key: body.flag(REQUIRE_KEY)?,
         require_acceptance: body.flag(ACCEPTANCE)?,
         allow_anonymous: body.flag(ANONYMOUS)?,
-        e2ee: body.text(&["e2ee"])?.as_deref().and_then(e2ee),
+        e2ee: body.text(&["e2ee"])?.as_deref().and_then(E2ee::parse),
         ephemeral: ttl.is_some() || body.truthy(DISPOSABLE).unwrap_or(false),
         ttl,
     })))
@@ -124,7 +111,7 @@ fn credentials(name: &str, body: &Body) -> Result<Command> {
         },
         "set_external_auth" => Command::SetExternalAuth(external(body)?),
         "add_management_token" => Command::AddManagementToken {
-            token: Secret(body.needed(&["token"])?),
+            token: body.needed_secret(&["token"])?,
             realm_prefix: body.needed(&["realm_prefix", "realmPrefix"])?,
             ephemeral_only: body
                 .flag(&["ephemeral_only", "ephemeralOnly"])?
@@ -157,18 +144,23 @@ fn credentials(name: &str, body: &Body) -> Result<Command> {
 }
 
 fn external(body: &Body) -> Result<ExternalAuth> {
-    let prefix = body.secret(&["realm_prefix", "realmPrefix"])?;
+    let prefix = body.filled(&["realm_prefix", "realmPrefix"])?;
     let scope = match (body.any_realm()?, prefix) {
         (None, None) => Scope::Global,
         (Some(realm), None) => Scope::Realm(realm),
         (None, Some(prefix)) => Scope::Prefix(prefix),
         (Some(_), Some(_)) => return Err(bad("give realm or realm_prefix, not both")),
     };
-    let secret = body.text(&["auth_secret", "authSecret"])?;
+    // Absent keeps what is there, an empty text clears it.
+    let names = &["auth_secret", "authSecret"];
+    let secret = match body.get(names) {
+        None => None,
+        Some(_) => Some(body.secret(names)?),
+    };
     Ok(ExternalAuth {
         scope,
-        url: body.secret(&["auth_url", "authUrl"])?,
-        secret: secret.map(|text| (!text.is_empty()).then_some(Secret(text))),
+        url: body.filled(&["auth_url", "authUrl"])?,
+        secret,
     })
 }
 
@@ -178,9 +170,9 @@ fn add_token(body: &Body) -> Result<Command> {
     Ok(Command::AddToken(Box::new(NewToken {
         realm: body.realm()?,
         role: role.ok_or_else(|| bad("role must be producer, consumer, both, manager or admin"))?,
-        client_id: body.secret(&["client_id", "clientId"])?,
-        client_name: body.secret(&["client_name", "clientName"])?,
-        token: secret(body.secret(&["token"])?),
+        client_id: body.filled(&["client_id", "clientId"])?,
+        client_name: body.filled(&["client_name", "clientName"])?,
+        token: body.secret(&["token"])?,
         allow: body.get(&["allow"]).cloned(),
         names: body.get(&["names"]).cloned(),
     })))
@@ -188,22 +180,22 @@ fn add_token(body: &Body) -> Result<Command> {
 
 fn which_token(body: &Body) -> Result<WhichToken> {
     if let Some(token) = body.secret(&["token"])? {
-        return Ok(WhichToken::Text(Secret(token)));
+        return Ok(WhichToken::Text(token));
     }
     if let Some(hash) = body.token_hash()? {
         return Ok(WhichToken::Hash(hash));
     }
-    match (body.any_realm()?, body.secret(&["client_id", "clientId"])?) {
+    match (body.any_realm()?, body.filled(&["client_id", "clientId"])?) {
         (Some(realm), Some(client)) => Ok(WhichToken::Client(realm, client)),
         _ => Err(bad("give token, token_hash, or realm and client_id")),
     }
 }
 
 fn which_session(body: &Body) -> Result<WhichSession> {
-    if let Some(socket) = body.secret(&["socket_id", "socketId"])? {
+    if let Some(socket) = body.filled(&["socket_id", "socketId"])? {
         return Ok(WhichSession::Socket(socket));
     }
-    if let Some(client) = body.secret(&["client_id", "clientId"])? {
+    if let Some(client) = body.filled(&["client_id", "clientId"])? {
         return Ok(WhichSession::Client(client));
     }
     let realm = body.any_realm()?;
@@ -237,10 +229,10 @@ fn queues(name: &str, body: &Body) -> Result<Command> {
     })
 }
 
-fn letter(body: &Body) -> Result<Letter> {
+fn letter(body: &Body) -> Result<WhichLetter> {
     let id = body.needed(LETTER)?.parse::<DeadLetterId>();
     let unknown = |_| Error::new(ErrorKind::DeadLetterUnknown, "no such dead letter is known");
-    Ok(Letter {
+    Ok(WhichLetter {
         id: id.map_err(unknown)?,
         realm: body.any_realm()?,
     })

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use super::{Command, E2ee, RealmChange, Scope, WhichToken};
-use crate::auth::Role;
+use super::{Command, RealmChange, Scope, WhichToken};
+use crate::auth::{E2ee, Role};
 use crate::model::RealmId;
 use crate::{ErrorKind, Result};
 

@@ -41,10 +41,16 @@ pub struct NewRealm {
     pub required: Option<bool>,
     /// Signs its management and JWTs.
     pub manager_key: Option<Secret>,
+    /// Signs its JWTs instead.
+    pub jwt_key: Option<Secret>,
     /// Its consumers' pre-shared key.
     pub key: Option<Secret>,
+    /// Whether the key must be shown; `None`: if there is one.
+    pub require_key: Option<bool>,
     /// Whether producers need a credential.
     pub require_acceptance: Option<bool>,
+    /// Whether clients may go without a name.
+    pub allow_anonymous: Option<bool>,
     /// What it asks of bodies.
     pub e2ee: E2ee,
     /// How long it lives.
@@ -160,7 +166,7 @@ impl Inner {
             if config.is_expired(now) {
                 return Err(unknown(from));
             }
-            if target.stored.entry.is_some() {
+            if target.stored.entry.is_some() || target.stored.moved_to.is_some() {
                 return Err(exists(to));
             }
             let new = Stored {
@@ -260,8 +266,11 @@ impl Auth {
             let mut config = RealmConfig {
                 required: new.required,
                 manager_key: new.manager_key,
+                jwt_key: new.jwt_key,
                 key: new.key.map(|key| key.hash()),
+                require_key: new.require_key,
                 require_acceptance: new.require_acceptance,
+                allow_anonymous: new.allow_anonymous,
                 e2ee: new.e2ee,
                 ..RealmConfig::default()
             };
@@ -375,6 +384,36 @@ impl Auth {
         self.whole(move |inner| async move {
             let edit = |config: &mut RealmConfig| config.manager_key.clone_from(&key);
             inner.edit_realm(&realm, false, edit).await
+        })
+        .await
+    }
+
+    /// Sets or clears the key that signs a realm's JWTs instead of its manager key (AF14); sessions of
+    /// JWTs that the old one signed end.
+    ///
+    /// # Errors
+    /// As [`set_realm_auth`](Auth::set_realm_auth).
+    pub async fn set_realm_jwt_key(&self, realm: RealmId, key: Option<Secret>) -> Result<()> {
+        self.whole(move |inner| async move {
+            let edit = |config: &mut RealmConfig| config.jwt_key.clone_from(&key);
+            inner.edit_realm(&realm, false, edit).await
+        })
+        .await
+    }
+
+    /// Whether clients may go without a name in a realm.
+    ///
+    /// # Errors
+    /// As [`set_realm_auth`](Auth::set_realm_auth).
+    pub async fn set_realm_anonymous(
+        &self,
+        realm: RealmId,
+        allowed: bool,
+        create: bool,
+    ) -> Result<()> {
+        self.whole(move |inner| async move {
+            let edit = |config: &mut RealmConfig| config.allow_anonymous = Some(allowed);
+            inner.edit_realm(&realm, create, edit).await
         })
         .await
     }

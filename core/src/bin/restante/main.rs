@@ -1,15 +1,16 @@
-//! The command line: `restante serve` and `restante store`. Reads flags and environment into a
-//! [`ServerConfig`], waits for a signal, shuts down cleanly. Knows nothing of what the server does.
+//! The command line: `restante serve`, `restante store` and `restante admin`. Reads flags and environment into
+//! a [`ServerConfig`], waits for a signal, shuts down cleanly. Knows nothing of what the server does.
 
 mod env_file;
 mod store;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use restante::operator::{self, Terminal, Variables};
 use restante::server::{Server, ServerConfig, Settings};
 use restante::{Error, ErrorKind, Result};
 use serde_json::{Map, Value, json};
@@ -31,6 +32,12 @@ enum Command {
     /// Tells, checks, exports or fills a store that no broker uses.
     #[command(subcommand)]
     Store(store::Command),
+    /// Orders a running broker about: `restante admin --help`.
+    #[command(disable_help_flag = true)]
+    Admin {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
 }
 
 /// Which store, in flags that all commands share.
@@ -104,9 +111,9 @@ struct Serve {
     /// I/O threads; 1 up to two cores, else half the cores, at most 4.
     #[arg(long, env = "RESTANTE_THREADS")]
     threads: Option<usize>,
-    /// How long a shutdown may take, in seconds.
-    #[arg(long, default_value_t = 10)]
-    grace: u64,
+    /// How long a shutdown may take: seconds, or a text like 500ms, 2s, 1m.
+    #[arg(long, default_value = "10s", value_parser = span)]
+    grace: Duration,
 }
 
 fn main() -> ExitCode {
@@ -114,16 +121,53 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(is_colourful())
         .init();
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "admin")
+    {
+        return told(admin());
+    }
     let done = env_file::args().and_then(|args| match Cli::parse_from(args).command {
         Command::Serve(serve) if serve.check_config => check(&serve).map(|()| ExitCode::SUCCESS),
         Command::Serve(serve) => run(serve).map(|()| ExitCode::SUCCESS),
         Command::Store(command) => store::run(command),
+        Command::Admin { .. } => admin(),
     });
+    told(done)
+}
+
+fn told(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         tracing::error!(code = error.code(), "{error}");
         ExitCode::FAILURE
     })
+}
+
+/// A duration as all options take it (P14).
+fn span(text: &str) -> std::result::Result<Duration, String> {
+    let read = restante::model::duration_from_text("--grace", text);
+    read.map_err(|error| error.message().to_owned())
+}
+
+/// Whether who reads standard error sees colours in what makes them (<https://no-color.org>).
+fn is_colourful() -> bool {
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|said| !said.is_empty());
+    std::io::stderr().is_terminal() && !is_plain
+}
+
+/// Its words, its output and its exit codes are the operator's own.
+fn admin() -> Result<ExitCode> {
+    let words = std::env::args_os().skip(2);
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    let mut console = Terminal;
+    let ended = operator::run(
+        words.collect::<Vec<_>>(),
+        Variables::of_process(),
+        &mut console,
+    );
+    Ok(runtime()?.block_on(ended).code().into())
 }
 
 fn runtime() -> Result<Runtime> {
@@ -152,34 +196,54 @@ fn run(serve: Serve) -> Result<()> {
     let (config, warnings): (ServerConfig, _) = serve.settings()?.read()?;
     warn(&warnings);
     runtime()?.block_on(async {
-        let server = Server::start(config).await?;
+        let hang_ups = hang_ups();
+        // Before anybody can know that there is something to end.
+        let mut signals = Signals::hear()?;
+        let server = tokio::select! {
+            started = Server::start(config) => started?,
+            () = signals.next() => {
+                let why = "stopped by a signal while it started";
+                return Err(Error::new(ErrorKind::ShuttingDown, why));
+            }
+        };
         let (storage, _) = server.storage();
         tracing::info!(storage, "listening on {}", server.local_addr());
         tokio::select! {
-            () = signal() => {}
-            () = reload_on_hang_up(&server) => {}
+            () = signals.next() => {}
+            () = reload_at(hang_ups, &server) => {}
         }
         tracing::info!("stopping; a second signal stops at once");
         tokio::select! {
-            closed = server.close(Duration::from_secs(serve.grace)) => closed,
-            () = signal() => Err(Error::new(ErrorKind::ShuttingDown, "stopped by a second signal")),
+            closed = server.close(serve.grace) => closed,
+            () = signals.next() => Err(Error::new(ErrorKind::ShuttingDown, "stopped by a second signal")),
         }
     })
 }
 
+/// Counts SIGHUPs from now on: one that comes while the server starts ends nobody.
+#[cfg(unix)]
+fn hang_ups() -> Option<tokio::signal::unix::Signal> {
+    use tokio::signal::unix::{SignalKind, signal};
+    signal(SignalKind::hangup()).ok()
+}
+
+#[cfg(not(unix))]
+fn hang_ups() {}
+
 /// Reads the settings file again at each SIGHUP; never ends.
-async fn reload_on_hang_up(server: &Server) {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut hang_up) = signal(SignalKind::hangup()) {
-            while hang_up.recv().await.is_some() {
-                // What goes wrong is logged where it goes wrong.
-                let _ = server.reload_settings().await;
-            }
+#[cfg(unix)]
+async fn reload_at(hang_ups: Option<tokio::signal::unix::Signal>, server: &Server) {
+    if let Some(mut hang_ups) = hang_ups {
+        while hang_ups.recv().await.is_some() {
+            // What goes wrong is logged where it goes wrong.
+            let _ = server.reload_settings().await;
         }
     }
-    let _ = server;
+    std::future::pending::<()>().await;
+}
+
+#[cfg(not(unix))]
+async fn reload_at((): (), _server: &Server) {
     std::future::pending::<()>().await;
 }
 
@@ -279,20 +343,42 @@ impl Which {
     }
 }
 
-/// Ends at the next SIGINT or SIGTERM.
-async fn signal() {
+/// SIGINT and SIGTERM, heard from the moment that this is made.
+struct Signals {
     #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+    heard: [tokio::signal::unix::Signal; 2],
+}
+
+impl Signals {
+    fn hear() -> Result<Self> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let deaf = |error| Error::new(ErrorKind::Internal, format!("no signals: {error}"));
+            let hear = |kind| signal(kind).map_err(deaf);
+            let heard = [
+                hear(SignalKind::terminate())?,
+                hear(SignalKind::interrupt())?,
+            ];
+            Ok(Self { heard })
+        }
+        #[cfg(not(unix))]
+        Ok(Self {})
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        {
+            let [terminate, interrupt] = &mut self.heard;
             tokio::select! {
                 _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
+                _ = interrupt.recv() => {}
             }
-            return;
         }
-    }
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+        #[cfg(not(unix))]
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }

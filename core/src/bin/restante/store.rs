@@ -37,7 +37,7 @@ pub(super) struct Import {
     #[command(flatten)]
     store: Store,
     /// Take from a file or Redis of tyo-mq: `tyo-mq-sqlite` or `tyo-mq-redis`.
-    #[arg(long, requires = "source")]
+    #[arg(long, requires = "source", value_parser = ["tyo-mq-sqlite", "tyo-mq-redis"])]
     from: Option<String>,
     /// That file, or the address of that Redis.
     #[arg(requires = "from")]

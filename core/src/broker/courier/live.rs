@@ -38,6 +38,10 @@ impl State {
         let Some(post) = self.seats.get_mut(at) else {
             return;
         };
+        if !post.may_see(&message.event) {
+            self.tally.hidden += 1;
+            return;
+        }
         let size = message.size();
         let has_room = post.live.is_empty()
             || (post.live.len() < MOST_LIVE && post.live_bytes + size <= MOST_LIVE_BYTES);

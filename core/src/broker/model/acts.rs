@@ -116,7 +116,6 @@ impl Life {
             instance_seq: number,
             ordering_key: key.as_deref(),
             due: item.due(self.clock.now()),
-            owner: None,
         };
         let replies = self.replies.clone();
         let reply = reply.map(|at| {

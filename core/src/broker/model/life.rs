@@ -211,7 +211,8 @@ impl Life {
         let session = self.sessions.len();
         let line = Line::new(session, &self.journal, &self.clock, acknowledged);
         let realm = RealmId::default();
-        let member = self.broker.join(&realm, "socket", line.clone());
+        let (outbox, pass) = (line.clone(), Pass::default());
+        let member = self.broker.join(&realm, "socket", outbox, pass).unwrap();
         self.sessions.push(Session {
             member,
             line,

@@ -123,8 +123,6 @@ impl Life {
                 prefetch: wish.prefetch,
                 group: group.map(|group| GroupName::parse(&group).unwrap()),
             },
-            owner: None,
-            filter: None,
         }
     }
 

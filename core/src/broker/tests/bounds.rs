@@ -133,9 +133,8 @@ async fn a_delayed_message_is_routed_when_it_is_due() {
 struct Publishers(Mutex<Vec<&'static str>>);
 
 impl Rights for Publishers {
-    fn may(&self, _: &RealmId, owner: Option<&str>, action: Action, _: &str) -> bool {
-        let is_listed = |owner: &str| self.0.lock().contains(&owner);
-        action == Action::Receive || owner.is_some_and(is_listed)
+    fn may_still_publish(&self, _: &RealmId, owner: Option<&str>, _: &str) -> bool {
+        owner.is_some_and(|owner| self.0.lock().contains(&owner))
     }
 }
 
@@ -146,11 +145,14 @@ async fn a_delayed_message_is_published_by_the_rights_its_owner_has_when_it_is_d
     let world = world_with(move |config| config.rights = asked, Bounds::default()).await;
     let consumer = world.consumer("c").await;
     consumer.subscribe(wish("c", "x").durable()).await.unwrap();
-    let producer = world.producer("p");
     for owner in ["revoked", "kept"] {
+        let pass = Pass {
+            owner: Some(owner.into()),
+            ..Pass::default()
+        };
+        let producer = world.join_with(&RealmId::default(), pass);
         let request = PublishRequest {
             due: Some(Timestamp(1_767_225_600_000 + 60_000)),
-            owner: Some(owner),
             ..message("p", "x", owner)
         };
         assert!(producer.publish(request).await.unwrap().delayed);

@@ -10,7 +10,7 @@ use crate::model::{MessageId, RealmId};
 use crate::store::*;
 use crate::{Error, ErrorKind, Result};
 
-/// A store whose appends and openings wait while it is shut; appends and forgetting fail while it is broken.
+/// A store whose appends, openings and purges of realms wait while it is shut; appends and forgetting fail while it is broken.
 pub(super) struct Gate {
     inner: Arc<MemoryStore>,
     open: watch::Sender<bool>,
@@ -75,6 +75,10 @@ impl Store for Gate {
         self.later(self.inner.open(spec, now))
     }
 
+    fn purge_realm(&self, realm: &RealmId) -> Pending<u64> {
+        self.later(self.inner.purge_realm(realm))
+    }
+
     fn known(&self, item: &Append) -> Option<Appended> {
         self.inner.known(item)
     }
@@ -96,10 +100,10 @@ impl Store for Gate {
         fn left_over(&self, queue: QueueId) -> Pending<Option<QueueRecord>>;
         fn settle(&self, queue: QueueId, seqs: Vec<Seq>) -> Pending<Vec<Settled>>;
         fn depth(&self, queue: QueueId) -> Pending<Depth>;
+        fn realms(&self) -> Pending<Vec<RealmId>>;
         fn realm_depth(&self, realm: &RealmId) -> Pending<Depth>;
         fn browse(&self, queue: QueueId, after: Seq, limit: PageLimit) -> Pending<Vec<Entry>>;
         fn purge_queue(&self, queue: QueueId) -> Pending<u64>;
-        fn purge_realm(&self, realm: &RealmId) -> Pending<u64>;
         fn rename_realm(&self, from: &RealmId, to: &RealmId) -> Pending<()>;
         fn delayed(&self, limit: usize, now: Timestamp) -> Pending<(Vec<Delayed>, Option<Timestamp>)>;
         fn drop_delayed(&self, ids: Vec<MessageId>) -> Pending<()>;

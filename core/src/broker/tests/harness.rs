@@ -190,6 +190,7 @@ impl Encode for Text {
             }
             Notice::ProducerReplaced => "ERROR The same producer newly joined".to_owned(),
             Notice::Failed(error) => format!("ERROR {}", error.code()),
+            Notice::Denied(error) => format!("AUTH_FAIL {}", error.code()),
             Notice::Gap { keys, dropped } => format!("GAP {} {dropped}", names(keys)),
         };
         Bytes::from(text + "\n")
@@ -233,8 +234,13 @@ impl World {
     }
 
     pub(super) fn join_in(&self, realm: &RealmId) -> Client {
+        self.join_with(realm, Pass::default())
+    }
+
+    pub(super) fn join_with(&self, realm: &RealmId, pass: Pass) -> Client {
         let line = Arc::new(Line::default());
-        let member = self.broker.join(realm, "socket", line.clone());
+        let joined = self.broker.join(realm, "socket", line.clone(), pass);
+        let member = joined.unwrap();
         Client {
             broker: self.broker.clone(),
             member,
@@ -315,8 +321,6 @@ pub(super) fn wish(consumer: &str, key_text: &str) -> SubscribeRequest {
         id: None,
         consumer_id: None,
         options: SubscriptionOptions::default(),
-        owner: None,
-        filter: None,
     }
 }
 
@@ -361,7 +365,6 @@ pub(super) fn message<'a>(from: &'a str, event: &'a str, body: &'a str) -> Publi
         instance_seq: None,
         ordering_key: None,
         due: None,
-        owner: None,
     }
 }
 

@@ -354,22 +354,6 @@ async fn an_anonymous_durable_subscription_lasts_for_its_session() {
 }
 
 #[tokio::test]
-async fn a_queue_belongs_to_the_credential_that_made_it() {
-    let world = world().await;
-    let owner = world.consumer("c").await;
-    let mut request = wish("c", "x").durable();
-    request.owner = Some("alice".into());
-    owner.subscribe(request.clone()).await.unwrap();
-    owner.leave(Leave::Closed);
-    let thief = world.consumer("c").await;
-    for other in [None, Some("bob".into())] {
-        request.owner = other;
-        let error = thief.subscribe(request.clone()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConsumerIdTaken);
-    }
-}
-
-#[tokio::test]
 async fn dead_letters_are_listed_requeued_and_discarded_once() {
     let world = world().await;
     let consumer = world.consumer("c").await;

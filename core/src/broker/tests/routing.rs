@@ -86,7 +86,11 @@ async fn a_sender_receives_its_own_messages() {
 #[tokio::test]
 async fn realms_do_not_mix_but_monitors_see_all() {
     let world = world().await;
-    let monitor = world.join_in(&RealmId::parse("*").unwrap());
+    let admin = Pass {
+        is_admin: true,
+        ..Pass::default()
+    };
+    let monitor = world.join_with(&RealmId::parse("*").unwrap(), admin);
     monitor.subscribe(wish("m", "x")).await.unwrap();
     let here = world.consumer("c").await;
     here.subscribe(wish("c", "x")).await.unwrap();
@@ -380,13 +384,22 @@ impl Filter for Only {
     }
 }
 
+/// The consumer `c`, which may receive `b`.
+async fn only_b(world: &World) -> Client {
+    let pass = Pass {
+        filter: Some(Arc::new(Only("b"))),
+        ..Pass::default()
+    };
+    let client = world.join_with(&RealmId::default(), pass);
+    client.consumer("c").await.unwrap();
+    client
+}
+
 #[tokio::test]
 async fn a_wildcard_sees_only_what_its_filter_lets_through() {
     let world = world().await;
-    let consumer = world.consumer("c").await;
-    let mut request = wish("c", "topic:#");
-    request.filter = Some(Arc::new(Only("b")));
-    consumer.subscribe(request).await.unwrap();
+    let consumer = only_b(&world).await;
+    consumer.subscribe(wish("c", "topic:#")).await.unwrap();
     breathe().await;
     let producer = world.producer("p");
     for event in ["a", "b", "c"] {
@@ -399,13 +412,9 @@ async fn a_wildcard_sees_only_what_its_filter_lets_through() {
 #[tokio::test]
 async fn a_wildcards_queue_settles_and_counts_what_its_filter_hides() {
     let world = world().await;
-    let request = || {
-        let mut request = wish("c", "topic:#").durable().ack();
-        request.filter = Some(Arc::new(Only("b")));
-        request
-    };
+    let request = || wish("c", "topic:#").durable().ack();
     let producer = world.producer("p");
-    let consumer = world.consumer("c").await;
+    let consumer = only_b(&world).await;
     consumer.subscribe(request()).await.unwrap();
     for (n, event) in ["a", "b", "c"].iter().enumerate() {
         let body = n.to_string();
@@ -417,7 +426,7 @@ async fn a_wildcards_queue_settles_and_counts_what_its_filter_hides() {
         let body = (n + 3).to_string();
         producer.publish(message("p", event, &body)).await.unwrap();
     }
-    let back = world.consumer("c").await;
+    let back = only_b(&world).await;
     back.subscribe(request()).await.unwrap();
     for line in back.wait_for(2).await {
         back.settle(&id_of(&line), Verdict::Ack).await.unwrap();

@@ -201,7 +201,12 @@ impl Link<'_> {
             (names::AUTH_OK, Stage::Auth) => self.up(Some(payload)),
             (names::AUTH_FAIL, Stage::Auth) => {
                 let error = inbound::refusal(payload, ErrorKind::Unauthenticated);
-                return Err(self.stay_down(error));
+                // Who was in before may be again, when only the moment was wrong.
+                let may_try_again = !self.is_first && error.kind().is_retryable();
+                return Err(match may_try_again {
+                    true => error,
+                    false => self.stay_down(error),
+                });
             }
             (names::ERROR, _) => return self.error(payload),
             (_, Stage::Open | Stage::Join | Stage::Auth) => {}

@@ -61,7 +61,7 @@ async fn a_file_of_tyo_mq_becomes_durable_queues() {
     theirs(&source, &rows);
     let taken = adopt(&to, &source, json!({})).await.unwrap();
     let expected = json!({
-        "queues": 2, "messages": 8, "delayed": 0, "dead_letters": 1, "expired": 1, "history": 1,
+        "queues": 2, "messages": 8, "delayed": 0, "dead_letters": 1, "documents": 0, "expired": 1, "history": 1,
         "unreadable": 0,
     });
     assert_eq!(taken, expected);

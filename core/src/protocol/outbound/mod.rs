@@ -16,9 +16,9 @@ pub use awareness::{
 pub use delivery::{Content, DeliveryHead, Stamp};
 pub use object::{event_text, raw_event, raw_reply};
 pub use replies::{
-    Produced, Settle, ack_many, auth_fail, auth_ok, error, error_rate_limited, gap, pong, produced,
-    rate_limited, refused, reply_error, reply_rate_limited, settle_fail, settle_ok, subscribed,
-    too_large, unsubscribed,
+    Produced, Settle, ack_many, auth_fail, auth_fail_until, auth_ok, error, error_rate_limited,
+    gap, pong, produced, rate_limited, refused, reply_error, reply_rate_limited, settle_fail,
+    settle_ok, subscribed, too_large, unsubscribed,
 };
 
 #[cfg(test)]

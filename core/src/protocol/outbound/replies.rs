@@ -165,8 +165,21 @@ pub fn auth_ok(out: &mut Vec<u8>, id: Option<u64>, realm: &str, role: &str) {
 
 /// `AUTH_FAIL {code, error, message}`; a reply says `ok: false` too.
 pub fn auth_fail(out: &mut Vec<u8>, id: Option<u64>, error: &Error) {
+    auth_fail_until(out, id, error, None);
+}
+
+/// The same with `retry_after` in seconds: when to try again.
+pub fn auth_fail_until(
+    out: &mut Vec<u8>,
+    id: Option<u64>,
+    error: &Error,
+    retry_after: Option<u64>,
+) {
     login(out, id, names::AUTH_FAIL, false, &|object| {
         put_error(object, error, status(error.kind()));
+        if let Some(seconds) = retry_after {
+            object.number("retry_after", seconds);
+        }
     });
 }
 

@@ -4,6 +4,7 @@
 //! Knows no option by name. Called by the readers beside it.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -149,6 +150,18 @@ impl Options {
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(self.wrong(names[0], "a text")),
         }
+    }
+
+    pub(super) fn paths(&mut self, names: &[&str]) -> Result<Vec<PathBuf>> {
+        let Some(value) = self.get(names) else {
+            return Ok(Vec::new());
+        };
+        let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        let paths: Vec<_> = list.iter().filter_map(Value::as_str).collect();
+        if !value.is_array() || paths.len() != list.len() {
+            return Err(self.wrong(names[0], "a list of paths"));
+        }
+        Ok(paths.into_iter().map(PathBuf::from).collect())
     }
 
     pub(super) fn warn_unknown(&mut self) {

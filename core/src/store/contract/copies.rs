@@ -105,7 +105,7 @@ async fn document(rig: &Rig, collection: Collection, key: u64, text: Option<u64>
         collection,
         key: format!("k{key}").into(),
         text: text.map(|text| text.to_string().into()),
-        expires: (key % 2 == 0).then(|| at(1000 + key)),
+        expires: key.is_multiple_of(2).then(|| at(1000 + key)),
         only_if: Condition::Always,
     };
     let changed = rig.store.change_documents(vec![change], START);

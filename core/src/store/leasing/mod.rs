@@ -318,6 +318,11 @@ impl<S: SimpleStore> Store for Leasing<S> {
         self.shared.look(queue, depth)
     }
 
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        let names = |state: &mut State| Ok(state.realms.keys().cloned().collect());
+        Pending::ready(self.shared.locked(names))
+    }
+
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
         Pending::ready(self.shared.locked(|state| Ok(state.realm_depth(realm))))
     }

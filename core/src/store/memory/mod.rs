@@ -144,6 +144,10 @@ impl Store for MemoryStore {
         self.call(|state| state.depth(queue))
     }
 
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        self.call(|state| Ok(state.realm_names()))
+    }
+
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
         self.call(|state| Ok(state.realm_depth(realm)))
     }

@@ -15,11 +15,9 @@ impl RedisStore {
         args: impl FnOnce() -> Args,
         read: impl FnOnce(&Arc<Lanes>, &Arc<Lane>, Value) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        if self.hub().is_closed() {
-            return Pending::ready(Err(hub::closed()));
-        }
-        let Some(lane) = self.lanes.of_queue(queue) else {
-            return Pending::ready(Err(no_queue()));
+        let lane = match self.lane_of(queue) {
+            Ok(lane) => lane,
+            Err(error) => return Pending::ready(Err(error)),
         };
         let (lanes, known) = (self.lanes.clone(), lane.clone());
         let read = move |value| read(&lanes, &known, value);
@@ -183,8 +181,9 @@ impl Store for RedisStore {
                 read_page(lanes, lane, queue, parts(value)?)
             });
         }
-        let Some(lane) = self.lanes.of_queue(queue) else {
-            return Pending::ready(Err(no_queue()));
+        let lane = match self.lane_of(queue) {
+            Ok(lane) => lane,
+            Err(error) => return Pending::ready(Err(error)),
         };
         self.spawn(move |lanes| async move {
             let first = args(after, limit.entries, limit.bytes);
@@ -260,6 +259,13 @@ impl Store for RedisStore {
         let args = || self.queue_args("depth", Timestamp(0), queue);
         self.about(queue, Script::Read, args, |_, _, value| {
             answers::depth(known(&value)?)
+        })
+    }
+
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        self.spawn(|lanes| async move {
+            lanes.load_realms().await?;
+            Ok(lanes.names())
         })
     }
 

@@ -22,7 +22,7 @@ use super::lane::Lane;
 use super::lanes::Lanes;
 use super::notices::{self, Others};
 use super::script::Script;
-use super::{Pending, RedisStore, SCRIPT_BYTES, SCRIPT_ENTRIES, hub, known, no_queue, set_aside};
+use super::{Pending, RedisStore, SCRIPT_BYTES, SCRIPT_ENTRIES, known, set_aside};
 
 /// A broker gives a sign of life, and looks for those who give none, so often in a lease.
 pub(super) const SIGNS: u32 = 5;
@@ -158,11 +158,9 @@ impl Held {
 impl RedisStore {
     /// Who comes for a queue asks whoever has it to let go, and insists after a moment.
     pub(super) fn claim_queue(&self, queue: QueueId, wish: Wish) -> Pending<Claim> {
-        if self.hub().is_closed() {
-            return Pending::ready(Err(hub::closed()));
-        }
-        let Some(lane) = self.lanes.of_queue(queue) else {
-            return Pending::ready(Err(no_queue()));
+        let lane = match self.lane_of(queue) {
+            Ok(lane) => lane,
+            Err(error) => return Pending::ready(Err(error)),
         };
         let claims = &self.lanes.claims;
         let released = wish.force.then(|| claims.until_released(queue));
@@ -212,11 +210,9 @@ impl RedisStore {
         purge: bool,
         old: Option<Timestamp>,
     ) -> Pending<u64> {
-        if self.hub().is_closed() {
-            return Pending::ready(Err(hub::closed()));
-        }
-        let Some(lane) = self.lanes.of_queue(queue) else {
-            return Pending::ready(Err(no_queue()));
+        let lane = match self.lane_of(queue) {
+            Ok(lane) => lane,
+            Err(error) => return Pending::ready(Err(error)),
         };
         let released = self.lanes.claims.until_released(queue);
         let now = old.unwrap_or_default();
@@ -239,11 +235,9 @@ impl RedisStore {
 
     /// A page of a shared queue: what nobody else has, which is ours from now on.
     pub(super) fn take(&self, queue: QueueId, limit: PageLimit, now: Timestamp) -> Pending<Page> {
-        if self.hub().is_closed() {
-            return Pending::ready(Err(hub::closed()));
-        }
-        let Some(lane) = self.lanes.of_queue(queue) else {
-            return Pending::ready(Err(no_queue()));
+        let lane = match self.lane_of(queue) {
+            Ok(lane) => lane,
+            Err(error) => return Pending::ready(Err(error)),
         };
         let mut args = self.args("take", now);
         args.id(queue.0)

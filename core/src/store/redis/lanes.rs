@@ -305,6 +305,11 @@ impl Lanes {
         args
     }
 
+    /// Those that are known.
+    pub(super) fn names(&self) -> Vec<RealmId> {
+        self.realms.read().keys().cloned().collect()
+    }
+
     // --- One realm ---
 
     pub(super) async fn realm_depth(&self, lane: &Arc<Lane>) -> Result<Depth> {

@@ -168,6 +168,14 @@ impl RedisStore {
         self.lanes.args(what, now)
     }
 
+    /// The lane of a queue, for a call about it.
+    fn lane_of(&self, queue: QueueId) -> Result<Arc<Lane>> {
+        if self.hub().is_closed() {
+            return Err(hub::closed());
+        }
+        self.lanes.of_queue(queue).ok_or_else(no_queue)
+    }
+
     /// A call about a queue; `read` makes the answer of what the script says.
     fn about<T: Send + 'static>(
         &self,
@@ -176,11 +184,9 @@ impl RedisStore {
         args: impl FnOnce() -> Args,
         read: impl FnOnce(&Arc<Lanes>, &Arc<Lane>, Value) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        if self.hub().is_closed() {
-            return Pending::ready(Err(hub::closed()));
-        }
-        let Some(lane) = self.lanes.of_queue(queue) else {
-            return Pending::ready(Err(no_queue()));
+        let lane = match self.lane_of(queue) {
+            Ok(lane) => lane,
+            Err(error) => return Pending::ready(Err(error)),
         };
         let answer = self.lanes.ask(&lane, script, args());
         let lanes = self.lanes.clone();

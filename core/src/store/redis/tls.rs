@@ -15,7 +15,7 @@ use super::options::RedisOptions;
 /// `config` for a file that cannot be read, naming the option.
 pub(super) fn certificates(options: &RedisOptions) -> Result<Option<TlsCertificates>> {
     // The client of Redis asks for the process's own; whoever has chosen one before keeps it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     let root_cert = read("tls_ca", options.tls_ca.as_deref())?;
     let cert = read("tls_cert", options.tls_cert.as_deref())?;
     let key = read("tls_key", options.tls_key.as_deref())?;

@@ -56,9 +56,9 @@ fn queue_numbers(queue: &Queue) -> QueueNumbers {
     (numbers.map(int), shut)
 }
 
-fn log_numbers(head: Totals, entries: &EntryRows) -> LogNumbers {
+fn log_numbers(head: Totals, line_expires: Option<i64>) -> LogNumbers {
     let numbers = [head.seq, head.guaranteed, head.bytes, head.guaranteed_bytes];
-    (numbers.map(int), expiry(entries.line_expires))
+    (numbers.map(int), line_expires)
 }
 
 // --- Writing ---
@@ -79,8 +79,8 @@ pub(super) fn flush(state: &mut State<Tables>, written: &mut Written) {
             written.logs.remove(&id);
             continue;
         };
-        let numbers = log_numbers(log.head(), &log.entries);
-        if written.logs.insert(id, numbers) != Some(numbers) {
+        let numbers = log_numbers(log.head(), expiry(log.entries.line_expires));
+        if !log.entries.tell(log.head()) && written.logs.insert(id, numbers) != Some(numbers) {
             let ([seq, guaranteed, bytes, guaranteed_bytes], line_expires) = numbers;
             db.run(
                 "UPDATE log SET head = ?2, guaranteed = ?3, bytes = ?4, guaranteed_bytes = ?5, \
@@ -275,7 +275,7 @@ impl Loading {
         let logs = "SELECT id, realm, key, head, guaranteed, bytes, guaranteed_bytes, \
                     line_expires, (SELECT min(seq) FROM entry WHERE log = id) FROM log";
         let rows = db.rows(logs, [], |row| {
-            let head = Totals {
+            let written = Totals {
                 seq: number(row, 3)?,
                 guaranteed: number(row, 4)?,
                 bytes: number(row, 5)?,
@@ -284,15 +284,19 @@ impl Loading {
             let line_expires: Option<i64> = row.get(7)?;
             let first: Option<i64> = row.get(8)?;
             let ids = (number(row, 0)?, number(row, 1)?);
-            Ok((ids, row.get::<_, String>(2)?, head, line_expires, first))
+            let texts: String = row.get(2)?;
+            Ok((ids, texts, (written, line_expires), first))
         });
-        for ((id, realm), key, head, line_expires, first) in rows {
+        for ((id, realm), key, (written, line_expires), first) in rows {
             let name = self.names.get(&realm)?.clone();
             let key = Key::decode(&key)?;
+            // What was pushed since that was written stands in its own rows.
+            let end = EntryRows::end_behind(db, id, written.seq);
+            let (head, latest) = end.unwrap_or((written, None));
             let front = first.map_or(head.seq, |first| uint(first).saturating_sub(1));
-            let line_expires = line_expires.map(|at| Timestamp(uint(at)));
-            let entries = EntryRows::new(Rc::clone(db), id, front, head.seq, line_expires);
-            let numbers = log_numbers(head, &entries);
+            let numbers = log_numbers(written, line_expires);
+            let latest = latest.or(line_expires.map(|at| Timestamp(uint(at))));
+            let entries = EntryRows::new(Rc::clone(db), id, (front, head.seq), latest);
             let (log_id, realm_name) = (LogId(id), name.clone());
             let mut log = State::<Tables>::log_of(name, key.clone(), entries, head, front);
             self.restore(id, GONE, &mut log.gone);

@@ -1,6 +1,7 @@
 //! Looking through a database that nobody has open: its pages, every body, and whether the rows fit
 //! together. Changes nothing, not even the log of the last writer.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
@@ -76,6 +77,10 @@ const REFERENCES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Pages that are none: SQLite's own look ends at the first of them without a word where it is.
+const NO_PAGES: &str = "SELECT s.type || ' ' || s.name || ', page ' || pageno || ': it is no page' \
+     FROM dbstat d JOIN sqlite_schema s ON s.name = d.name WHERE pagetype = 'corrupted' LIMIT 1000";
+
 /// Who refers to a body.
 const HOLDERS: &[&str] = &[
     "SELECT 'realm ' || r.name || ', log ' || e.log || ', entry ' || e.seq FROM entry e \
@@ -115,29 +120,33 @@ pub(super) fn check(
     }
     // What one look stumbles over need not stop the others.
     notes("looking through the pages");
-    match rows(&conn, "PRAGMA quick_check(1000)", |row| {
-        row.get::<_, String>(0)
-    }) {
-        Ok(pages) => pages
-            .into_iter()
-            .filter(|page| page != "ok")
-            .for_each(&mut *found),
-        Err(error) => found(error.to_string()),
+    if let Err(error) = pages(&conn, found) {
+        found(format!(
+            "the pages cannot be looked through to their end: {error}"
+        ));
     }
-    let bodies = bodies(&conn, notes, found).unwrap_or_else(|error| {
-        found(error.to_string());
-        0
-    });
+    match rows(&conn, NO_PAGES, |row| row.get::<_, String>(0)) {
+        Ok(pages) => pages.into_iter().for_each(&mut *found),
+        Err(error) => found(format!("where damaged pages are cannot be told: {error}")),
+    }
+    let (mut count, mut last) = (0, 0);
+    if let Err(error) = bodies(&conn, notes, found, (&mut count, &mut last)) {
+        found(format!(
+            "table body cannot be read behind body {last}: {error}"
+        ));
+    }
     notes("looking at what refers to what");
     for (what, sql) in REFERENCES {
         let sql = format!("{sql} LIMIT {MOST}");
         match rows(&conn, &sql, |row| row.get::<_, String>(0)) {
             Ok(who) => who.iter().for_each(|who| found(format!("{what}: {who}"))),
-            Err(error) => found(error.to_string()),
+            Err(error) => found(format!("whether {what} cannot be told: {error}")),
         }
     }
-    words(&conn, found).unwrap_or_else(|error| found(error.to_string()));
-    Ok(bodies)
+    words(&conn, found).unwrap_or_else(|error| {
+        found(format!("table realm, log or queue cannot be read: {error}"));
+    });
+    Ok(count)
 }
 
 fn connect(path: &Path, options: &SqliteOptions) -> rusqlite::Result<Connection> {
@@ -157,20 +166,55 @@ fn rows<T>(
     conn.prepare(sql)?.query_map([], read)?.collect()
 }
 
-/// Every body against its checksum.
+/// What SQLite finds in the pages, told as it comes: the damage that it tells of may be its end.
+fn pages(conn: &Connection, found: &mut dyn FnMut(String)) -> rusqlite::Result<()> {
+    let trees = trees(conn).unwrap_or_default();
+    let mut statement = conn.prepare("PRAGMA quick_check(1000)")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let said: String = row.get(0)?;
+        let lines = said.lines().filter(|line| !line.starts_with("***"));
+        lines
+            .filter(|line| *line != "ok")
+            .for_each(|line| found(of_page(line, &trees)));
+    }
+    Ok(())
+}
+
+/// Tables and indices by the page they begin at, as SQLite speaks of them.
+fn trees(conn: &Connection) -> rusqlite::Result<HashMap<u64, String>> {
+    let all = "SELECT rootpage, type || ' ' || name FROM sqlite_schema WHERE rootpage > 0";
+    let all = rows(conn, all, |row| {
+        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))
+    })?;
+    Ok(all.into_iter().collect())
+}
+
+/// What SQLite says of a page, with the table or index in the place of its first page's number:
+/// `Tree 5 page 9 cell 0: …` is `table body, page 9 cell 0: …`.
+fn of_page(line: &str, trees: &HashMap<u64, String>) -> String {
+    let told = || {
+        let (number, rest) = line.strip_prefix("Tree ")?.split_once([' ', ':'])?;
+        let tree = trees.get(&number.parse().ok()?)?;
+        Some(format!("{tree}, {}", rest.trim_start()))
+    };
+    told().unwrap_or_else(|| line.to_owned())
+}
+
+/// Every body against its checksum: how many there are, and the last one that was read.
 fn bodies(
     conn: &Connection,
     notes: &mut dyn FnMut(&str),
     found: &mut dyn FnMut(String),
-) -> rusqlite::Result<u64> {
+    (count, last): (&mut u64, &mut i64),
+) -> rusqlite::Result<()> {
     let mut statement = conn.prepare("SELECT mid, data FROM body ORDER BY mid")?;
     let mut rows = statement.query([])?;
-    let mut count: u64 = 0;
     while let Some(row) = rows.next()? {
-        count += 1;
+        let mid: i64 = row.get(0)?;
         let read = row.get_ref(1)?.as_bytes().unwrap_or_default().to_vec();
+        (*count, *last) = (*count + 1, mid);
         if let Err(error) = Message::decode(read.into()) {
-            let mid: i64 = row.get(0)?;
             let who = holders(conn, mid)?;
             let why = error.message().trim_end_matches("; it is set aside");
             found(format!("body {mid} ({who}): {why}"));
@@ -179,7 +223,7 @@ fn bodies(
             notes(&format!("{count} messages read"));
         }
     }
-    Ok(count)
+    Ok(())
 }
 
 fn holders(conn: &Connection, mid: i64) -> rusqlite::Result<String> {

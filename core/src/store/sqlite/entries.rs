@@ -2,7 +2,7 @@
 //!
 //! An entry that expires no earlier than all before it is in line and found by going through the
 //! log; the others are late ones, found by an index that has few rows. So an append touches no
-//! index. Each row has the totals up to it.
+//! index. Each row has the totals up to it, so what is pushed writes nothing else of its log.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -90,15 +90,16 @@ pub(crate) struct EntryRows {
     last: Seq,
     /// No late entry expires before; `None`: there is none.
     late_from: Option<Timestamp>,
+    /// The totals that the last row has: while that row is there, the log's own need not be written.
+    last_row: Option<Totals>,
 }
 
 impl EntryRows {
-    /// Those that are there already, up to `last`.
+    /// Those that are there already, behind `front` and up to `last`.
     pub(super) fn new(
         db: Rc<Db>,
         log: u64,
-        front: Seq,
-        last: Seq,
+        (front, last): (Seq, Seq),
         line_expires: Option<Timestamp>,
     ) -> Self {
         Self {
@@ -108,7 +109,31 @@ impl EntryRows {
             line_swept: front,
             last,
             late_from: (last > 0).then_some(Timestamp(0)),
+            last_row: None,
         }
+    }
+
+    /// Rows up to there are about to go.
+    fn delete_up_to(&mut self, seq: Seq) {
+        self.last_row.take_if(|last| last.seq <= seq);
+    }
+
+    /// Whether a row of these says where the log ends, so that the log's own row need not.
+    pub(super) fn tell(&self, head: Totals) -> bool {
+        self.last_row == Some(head)
+    }
+
+    /// Where the rows behind `head` lead: the totals of the last of them, and the latest expiry of
+    /// those in line.
+    pub(super) fn end_behind(db: &Db, log: u64, head: Seq) -> Option<(Totals, Option<Timestamp>)> {
+        let last = "SELECT seq, size, is_guaranteed, guaranteed, bytes, guaranteed_bytes \
+                    FROM entry WHERE log = ?1 AND seq > ?2 ORDER BY seq DESC LIMIT 1";
+        let in_line = "SELECT seq, expires FROM entry WHERE log = ?1 AND seq > ?2 \
+                       AND NOT is_late AND expires IS NOT NULL ORDER BY seq DESC LIMIT 1";
+        let params = (int(log), int(head));
+        let (_, end) = db.row(last, params, totals)?;
+        let in_line = db.row(in_line, params, found);
+        Some((end, in_line.map(|(_, expires)| expires)))
     }
 
     fn next_in_line(&mut self) -> Option<(Seq, Timestamp)> {
@@ -177,6 +202,7 @@ impl Entries for EntryRows {
             None => false,
         };
         self.last = totals.seq;
+        self.last_row = Some(totals);
         let stored = Stored::of(self.db.put_body(message), message);
         self.db.run(
             "INSERT INTO entry VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -224,10 +250,12 @@ impl Entries for EntryRows {
 
     fn trim_front(&mut self, front: Seq, floor: Seq) {
         self.line_swept = self.line_swept.max(floor);
+        self.delete_up_to(floor);
         self.db.discard(self.log, front, floor);
     }
 
     fn clear_between(&mut self, after: Seq, upto: Seq) {
+        self.delete_up_to(upto);
         self.db.discard(self.log, after, upto);
     }
 
@@ -242,6 +270,7 @@ impl Entries for EntryRows {
             Some(late) => late,
             None => self.next_in_line().filter(is_expired)?,
         };
+        self.delete_up_to(seq);
         let take = "DELETE FROM entry WHERE log = ?1 AND seq = ?2 \
                     RETURNING mid, is_guaranteed, guaranteed";
         let (mid, is_guaranteed, number): (i64, bool, i64) =

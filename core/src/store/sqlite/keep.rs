@@ -109,7 +109,7 @@ impl Keep for Tables {
             "INSERT INTO log VALUES (?1, ?2, ?3, 0, 0, 0, 0, NULL)",
             (int(log.0), int(realm), key.encode()),
         );
-        EntryRows::new(Rc::clone(&self.db), log.0, 0, 0, None)
+        EntryRows::new(Rc::clone(&self.db), log.0, (0, 0), None)
     }
 
     fn uids(&mut self, realm: u64, name: &RealmId) -> UidRows {

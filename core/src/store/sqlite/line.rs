@@ -22,6 +22,36 @@ const BATCH_BYTES: usize = 4 << 20;
 const LINE: usize = 1 << 20;
 const LINE_BYTES: usize = 512 << 20;
 
+/// How often the writer looks for the next command before it sleeps: some 50 µs where nobody else
+/// wants the processor, which each look gives away.
+const LOOKS: usize = 128;
+/// How many of such waits may be in vain after one was not, and how rarely it is tried without.
+const CREDIT: u32 = 8;
+const RARELY: u32 = 32;
+
+/// Whether it pays to look for the next command rather than to sleep. To be woken takes as long as
+/// a good part of a sync, so a caller with one command after the other is met awake; where commands
+/// come seldom hardly any time is spent on it.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    credit: u32,
+    slept: u32,
+}
+
+impl Patience {
+    fn may_look(&mut self) -> bool {
+        self.slept = self.slept.wrapping_add(1);
+        self.credit > 0 || self.slept.is_multiple_of(RARELY)
+    }
+
+    fn looked(&mut self, was_worth_it: bool) {
+        self.credit = match was_worth_it {
+            true => CREDIT,
+            false => self.credit.saturating_sub(1),
+        };
+    }
+}
+
 /// What a command may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nature {
@@ -93,7 +123,10 @@ struct Waiting {
 pub(super) struct Line {
     waiting: Mutex<Waiting>,
     has_more: Condvar,
+    /// The writer sleeps and must be woken.
     is_idle: AtomicBool,
+    /// Something is in the line, or it is closed.
+    is_worth_a_look: AtomicBool,
 }
 
 impl Line {
@@ -122,6 +155,7 @@ impl Line {
         }
         waiting.bytes += weight;
         waiting.tasks.push_back(task);
+        self.is_worth_a_look.store(true, Ordering::Release);
         drop(waiting);
         if self.is_idle.swap(false, Ordering::AcqRel) {
             self.has_more.notify_one();
@@ -130,7 +164,10 @@ impl Line {
     }
 
     /// The next batch; waits for one. `None` when the line is closed and empty.
-    pub(super) fn take(&self) -> Option<Vec<Box<dyn Task>>> {
+    pub(super) fn take(&self, patience: &mut Patience) -> Option<Vec<Box<dyn Task>>> {
+        if !self.is_worth_a_look.load(Ordering::Acquire) && patience.may_look() {
+            patience.looked(self.look());
+        }
         let mut waiting = self.waiting.lock();
         while waiting.tasks.is_empty() {
             if waiting.is_closed {
@@ -148,7 +185,21 @@ impl Line {
             bytes += task.weight();
         }
         waiting.bytes -= bytes;
-        Some(waiting.tasks.drain(..count).collect())
+        let batch = waiting.tasks.drain(..count).collect();
+        let is_more = !waiting.tasks.is_empty() || waiting.is_closed;
+        self.is_worth_a_look.store(is_more, Ordering::Release);
+        Some(batch)
+    }
+
+    /// Waits awake for a moment; whether something came.
+    fn look(&self) -> bool {
+        for _ in 0..LOOKS {
+            if self.is_worth_a_look.load(Ordering::Acquire) {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -158,6 +209,31 @@ impl Line {
     /// Takes no more; what is in it is still done.
     pub(super) fn close(&self) {
         self.waiting.lock().is_closed = true;
+        self.is_worth_a_look.store(true, Ordering::Release);
         self.has_more.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_calls_again_at_once_is_met_awake_and_who_comes_seldom_costs_little() {
+        let mut patience = Patience::default();
+        let mut looks = |waits: u32, is_met: bool| {
+            let looks = (0..waits).filter(|_| {
+                let may = patience.may_look();
+                if may {
+                    patience.looked(is_met);
+                }
+                may
+            });
+            looks.count()
+        };
+        assert!(looks(3200, false) <= 100);
+        looks(RARELY, true);
+        assert_eq!(looks(100, true), 100);
+        assert!(looks(3200, false) <= 100 + CREDIT as usize);
     }
 }

@@ -15,12 +15,21 @@ use super::open::{beside, damaged, identity, refused};
 
 /// The second line of a lock file beside what has been a database.
 const MARK: &str = "has opened the database";
+/// The third line while a log of the database goes with it: from its opening to its closing.
+const OPEN: &str = "and has not closed it";
+/// The third line once that log was found gone, until the database is opened in spite of it: who only
+/// looks leaves a new, empty log there.
+const LOST: &str = "and has lost its log";
 
 /// Held while the store is open; the system takes it back whatever ends the process.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
     is_marked: bool,
+    /// The database has a log, without which it must not be found the next time.
+    has_log: bool,
+    /// Whoever had it open was killed, and the log is gone.
+    pub(super) has_lost_log: bool,
     /// There was a database, and it is gone.
     pub(super) is_new_again: bool,
     /// Closed after SQLite's: who closes a file gives up all locks of its process on it, SQLite's too.
@@ -36,11 +45,16 @@ impl Lock {
     pub(super) fn take(database: &Path) -> Result<Self> {
         let (file, said) = take_file(database)?;
         let is_marked = said.lines().nth(1) == Some(MARK);
+        let state = said.lines().nth(2);
+        let has_log = state == Some(OPEN);
+        let log = beside(database, "-wal");
         let is_there = database.exists();
         check_empty(database, is_marked)?;
         let mut lock = Self {
             file,
             is_marked,
+            has_log,
+            has_lost_log: is_there && (state == Some(LOST) || has_log && !log.exists()),
             is_new_again: is_marked && !is_there,
             _database: take_database(database)?,
         };
@@ -49,11 +63,19 @@ impl Lock {
     }
 
     /// Remembers that the database has been opened.
-    pub(super) fn mark(&mut self) {
-        if !self.is_marked {
-            self.is_marked = true;
+    pub(super) fn mark(&mut self, database: &Path) {
+        let has_log = beside(database, "-wal").exists();
+        let is_known = self.is_marked && self.has_log == has_log && !self.has_lost_log;
+        (self.is_marked, self.has_log, self.has_lost_log) = (true, has_log, false);
+        if !is_known {
             self.write();
         }
+    }
+
+    /// Remembers that the database has been closed: all of its log is in it.
+    pub(super) fn closed(&mut self) {
+        self.has_log = false;
+        self.write();
     }
 
     /// Makes the lock file again if it was deleted.
@@ -81,7 +103,12 @@ impl Lock {
 
     fn write(&mut self) {
         let mark = if self.is_marked { MARK } else { "" };
-        let text = format!("{}\n{mark}", std::process::id());
+        let state = match (self.has_lost_log, self.has_log) {
+            (true, _) => LOST,
+            (false, true) => OPEN,
+            (false, false) => "",
+        };
+        let text = format!("{}\n{mark}\n{state}", std::process::id());
         let file = &mut self.file;
         let written = file
             .set_len(0)
@@ -95,7 +122,7 @@ impl Lock {
 }
 
 /// The lock file, locked, and what it said.
-fn take_file(database: &Path) -> Result<(File, String)> {
+pub(super) fn take_file(database: &Path) -> Result<(File, String)> {
     let path = beside(database, ".lock");
     let cannot = |error: std::io::Error| {
         let path = path.display();
@@ -128,7 +155,7 @@ fn used(database: &Path, why: impl std::fmt::Display) -> Error {
 }
 
 /// The database itself, locked where that is in nobody's way.
-fn take_database(path: &Path) -> Result<File> {
+pub(super) fn take_database(path: &Path) -> Result<File> {
     let opened = OpenOptions::new()
         .read(true)
         .write(true)

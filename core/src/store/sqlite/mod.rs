@@ -29,6 +29,7 @@ mod line;
 mod lock;
 mod open;
 mod options;
+mod place;
 mod read;
 mod telling;
 #[cfg(test)]
@@ -57,6 +58,7 @@ use line::{Line, Nature};
 use writer::Writer;
 
 pub use options::{SqliteOptions, Synchronous};
+pub(crate) use place::NewPlace;
 
 /// Rows that one bite of upkeep looks at; between bites others have their turn.
 const BITE: usize = 1000;
@@ -242,6 +244,10 @@ impl Store for SqliteStore {
 
     fn depth(&self, queue: QueueId) -> Pending<Depth> {
         self.call(Nature::Read, move |core| core.state.depth(queue))
+    }
+
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        self.call(Nature::Read, |core| Ok(core.state.realm_names()))
     }
 
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {

@@ -3,6 +3,7 @@ CREATE TABLE meta (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE realm (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 
+-- head and what follows: the totals at its end as of the last write; entries behind it have their own.
 CREATE TABLE log (
   id INTEGER PRIMARY KEY, realm INTEGER NOT NULL, key TEXT NOT NULL,
   head INTEGER NOT NULL, guaranteed INTEGER NOT NULL, bytes INTEGER NOT NULL,

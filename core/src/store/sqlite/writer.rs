@@ -19,13 +19,17 @@ use super::ballast::Ballast;
 use super::core::Core;
 use super::failure;
 use super::health::Shared;
-use super::line::{Line, Nature, Task};
+use super::line::{Line, Nature, Patience, Task};
 use super::lock::Lock;
 use super::open;
 use super::options::SqliteOptions;
 
 /// Moves what the log holds into the database; answers whether somebody was in the way.
 const EMPTY_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+
+const LOST_LOG: &str = "whoever had the database open last was killed, and its log (-wal) is gone: if \
+                        somebody deleted it, what was confirmed last is lost; bring it back before \
+                        anything is written";
 
 type Batch = Vec<Box<dyn Task>>;
 
@@ -85,7 +89,12 @@ impl Writer {
             if lock.is_new_again {
                 shared.warn("the database that was here before is gone; this one is new");
             }
-            lock.mark();
+            if lock.has_lost_log {
+                shared.warn(LOST_LOG);
+            }
+            if let Some(path) = &path {
+                lock.mark(path);
+            }
         }
         let mut ballast = path.as_deref().map(Ballast::of);
         if let Some(ballast) = &mut ballast
@@ -114,7 +123,8 @@ impl Writer {
     /// Works until the line is closed and empty.
     pub(super) fn run(mut self) {
         self.tell_holding();
-        while let Some(batch) = self.line.take() {
+        let mut patience = Patience::default();
+        while let Some(batch) = self.line.take(&mut patience) {
             self.do_batch(batch);
             while self.line.is_empty() && self.has_trash() && self.do_trash() {}
         }
@@ -122,8 +132,9 @@ impl Writer {
             && let Some(conn) = core.into_conn()
         {
             let moved = conn.query_row(EMPTY_LOG, [], |_| Ok(()));
-            if let Err(error) = moved.and_then(|()| conn.close().map_err(|(_, error)| error)) {
-                tracing::warn!(%error, "closing the database");
+            match moved.and_then(|()| conn.close().map_err(|(_, error)| error)) {
+                Ok(()) => self.lock.iter_mut().for_each(Lock::closed),
+                Err(error) => tracing::warn!(%error, "closing the database"),
             }
         }
     }

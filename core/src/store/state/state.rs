@@ -340,6 +340,10 @@ impl<K: Keep> State<K> {
         self.change(id, |change| change.depth())
     }
 
+    pub(crate) fn realm_names(&self) -> Vec<RealmId> {
+        self.realms.keys().cloned().collect()
+    }
+
     pub(crate) fn realm_depth(&mut self, realm: &RealmId) -> Depth {
         let ids: Vec<QueueId> = self
             .realms

@@ -92,6 +92,10 @@ impl Store for SwapStore {
         self.call(move |store| store.depth(queue))
     }
 
+    fn realms(&self) -> Pending<Vec<RealmId>> {
+        self.call(|store| store.realms())
+    }
+
     fn realm_depth(&self, realm: &RealmId) -> Pending<Depth> {
         let realm = realm.clone();
         self.call(move |store| store.realm_depth(&realm))

@@ -1,7 +1,7 @@
 //! What a change of stores leaves as it was when it fails, and in what order held calls go on.
 
 use std::future::Future as _;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 
@@ -60,14 +60,20 @@ async fn a_change_that_cannot_be_made_known_does_not_happen() {
     let (old, new) = (store.current(), memory());
     let refused = || Err(Error::new(ErrorKind::Config, "no"));
     let swapped = store
-        .swap_to(Arc::clone(&new), false, "there", refused)
+        .swap_to(
+            store.change().unwrap(),
+            Arc::clone(&new),
+            false,
+            "there",
+            refused,
+        )
         .await;
     assert_eq!(swapped.unwrap_err().kind(), ErrorKind::Config);
     assert!(Arc::ptr_eq(&store.current(), &old));
     assert_eq!(waiting(&store, record.queue).await, [1, 2, 3]);
     assert!(new.queues().await.is_err(), "the copy is closed");
     let copied = store
-        .swap_to(memory(), false, "there", || Ok(()))
+        .swap_to(store.change().unwrap(), memory(), false, "there", || Ok(()))
         .await
         .unwrap();
     assert_eq!((copied.messages, copied.queues), (3, 1));
@@ -88,7 +94,15 @@ async fn what_is_called_in_the_pause_happens_in_its_order_in_the_new_store() {
         }
         Ok(())
     };
-    let copied = store.swap_to(memory(), false, "there", in_the_pause).await;
+    let copied = store
+        .swap_to(
+            store.change().unwrap(),
+            memory(),
+            false,
+            "there",
+            in_the_pause,
+        )
+        .await;
     copied.unwrap();
     for (answer, seq) in held.into_iter().zip(3..) {
         let placed = answer.await.unwrap().remove(0).unwrap().placed;
@@ -106,7 +120,7 @@ async fn what_is_called_in_a_pause_that_fails_happens_in_the_old_store() {
         Err(Error::new(ErrorKind::Config, "no"))
     };
     store
-        .swap_to(memory(), false, "there", fails)
+        .swap_to(store.change().unwrap(), memory(), false, "there", fails)
         .await
         .unwrap_err();
     held.unwrap().await.unwrap().remove(0).unwrap();
@@ -127,7 +141,8 @@ async fn a_change_that_is_given_up_anywhere_leaves_the_old_store_at_work() {
             is_known = true;
             Ok(())
         };
-        let mut change = Box::pin(store.swap_to(new.clone(), false, "there", known));
+        let mut change =
+            Box::pin(store.swap_to(store.change().unwrap(), new.clone(), false, "there", known));
         let mut context = Context::from_waker(Waker::noop());
         // Every answer of the new store comes late; after so many it is given up.
         let mut is_over = false;
@@ -155,7 +170,7 @@ async fn a_change_that_is_given_up_anywhere_leaves_the_old_store_at_work() {
         assert!(Arc::ptr_eq(&store.current(), &old));
         assert_eq!(waiting(&store, record.queue).await, [1, 2, 3]);
         store
-            .swap_to(memory(), false, "there", || Ok(()))
+            .swap_to(store.change().unwrap(), memory(), false, "there", || Ok(()))
             .await
             .unwrap();
         assert_eq!(waiting(&store, record.queue).await, [1, 2, 3]);
@@ -167,14 +182,14 @@ async fn one_change_at_a_time() {
     let (store, _) = filled(1).await;
     let (first, mut second) = (memory(), None);
     let during = || {
-        let mut change = Box::pin(store.swap_to(memory(), false, "there", || Ok(())));
-        let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(answer) = change.as_mut().poll(&mut context) {
-            second = Some(answer);
-        }
+        second = Some(store.change().map(|_| ()));
         Ok(())
     };
-    store.swap_to(first, false, "there", during).await.unwrap();
+    store
+        .swap_to(store.change().unwrap(), first, false, "there", during)
+        .await
+        .unwrap();
     let error = second.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
+    assert_eq!(error.kind(), ErrorKind::SwapInProgress);
+    assert!(store.change().is_ok(), "that one is done");
 }

@@ -237,6 +237,24 @@ async fn a_change_that_is_refused_leaves_the_old_store_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_second_change_is_refused_while_the_first_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let server = start(folder.path(), Storage::Memory).await.unwrap();
+    let consumer = soon(client(&server).consumer("a")).await.unwrap();
+    drop(soon(consumer.subscribe(subscribe())).await.unwrap());
+    soon(consumer.connection().close(SECOND)).await.unwrap();
+    let change = |name| server.set_persistence(wish(sqlite(folder.path(), name)));
+    let both = async { tokio::join!(change("one"), change("other")) };
+    let (first, second) = soon(both).await;
+    assert_eq!(first.unwrap().storage, "sqlite");
+    let refused = second.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::SwapInProgress, "{refused}");
+    assert!(!folder.path().join("other").exists());
+    // It may be asked for again when that is done.
+    assert_eq!(soon(change("third")).await.unwrap().copied.queues, 1);
+}
+
+#[tokio::test]
 async fn a_store_that_was_left_says_where_its_messages_went_and_opens_when_forced() {
     let folder = TempDir::new().unwrap();
     let a = sqlite(folder.path(), "a");

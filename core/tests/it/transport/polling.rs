@@ -324,7 +324,8 @@ async fn a_page_of_a_foreign_origin_is_refused_unless_listed() {
         doors: Doors {
             cors: Some(cors),
             ..Doors::default()
-        },
+        }
+        .shared(),
         ..Config::default()
     };
     let server = Server::start(config);

@@ -77,7 +77,7 @@ async fn a_newer_version_is_refused_with_both_numbers() {
     newer.execute_batch("PRAGMA user_version = 77").unwrap();
     drop(newer);
     refused(&house, ErrorKind::StoreUnsupported, "77").await;
-    refused(&house, ErrorKind::StoreUnsupported, "up to 1").await;
+    refused(&house, ErrorKind::StoreUnsupported, "up to 2").await;
 }
 
 #[tokio::test]
@@ -165,6 +165,32 @@ async fn in_the_place_of_a_database_that_was_deleted_a_new_one_begins_with_a_war
     store.filled("a", 1, 10).await;
     store.close().await.unwrap();
     assert_eq!(house.open().await.health().warnings, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_log_that_was_deleted_after_a_kill_is_missed_at_the_next_start() {
+    let house = House::new();
+    let store = house.open().await;
+    store.filled("a", 5, 100).await;
+    let killed = || {
+        let left = house.as_a_kill_leaves_it();
+        let [from, to] = [&house, &left].map(|house| open::beside(house.path(), ".lock"));
+        fs::copy(from, to).unwrap();
+        left
+    };
+    assert_eq!(killed().open().await.health().warnings, [""; 0]);
+    let cut = killed();
+    fs::remove_file(open::beside(cut.path(), "-wal")).unwrap();
+    let looked = || SqliteStore::check(&cut.options, &mut |_| (), &mut |_| ());
+    // Who looks only does not make it forgotten.
+    looked().unwrap();
+    let opened = cut.open().await;
+    let warnings = opened.health().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("-wal"), "{warnings:?}");
+    opened.close().await.unwrap();
+    assert!(!open::beside(cut.path(), "-wal").exists());
+    assert_eq!(cut.open().await.health().warnings, [""; 0]);
 }
 
 #[tokio::test]

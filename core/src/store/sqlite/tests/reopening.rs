@@ -163,3 +163,78 @@ async fn the_log_and_the_file_stay_small_under_constant_work() {
     }
     assert!(largest < 24 << 20, "{largest} bytes");
 }
+
+/// Bytes that one more message adds to the log of the database.
+const FRAME: u64 = 24 + 4096;
+
+#[tokio::test]
+async fn a_message_that_waits_costs_two_pages_and_not_the_row_of_its_log() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 3, 50).await;
+    let log = open::beside(house.path(), "-wal");
+    let bytes = || std::fs::metadata(&log).unwrap().len();
+    let before = bytes();
+    store.put(queue.log, 4, 50).await.unwrap();
+    assert_eq!((bytes() - before) / FRAME, 2);
+}
+
+#[tokio::test]
+async fn where_a_log_ends_is_known_after_a_kill_whatever_was_written_of_it() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = store.filled("a", 4, 50).await;
+    let low = |low| QueueChange {
+        low: Some(low),
+        ..QueueChange::default()
+    };
+    let reopened = async |store: &SqliteStore| {
+        let killed = house.as_a_kill_leaves_it();
+        let left = killed.open().await;
+        let depth = store.depth(queue.queue).await.unwrap();
+        assert_eq!(left.depth(queue.queue).await.unwrap(), depth);
+        assert_eq!(
+            left.waiting(queue.queue).await,
+            store.waiting(queue.queue).await
+        );
+        let next = left.put(queue.log, 99, 7).await.unwrap().placed[0].seq;
+        let found = left.inspect().await.unwrap();
+        assert_eq!((found.queued, found.unfit), (depth.count + 1, 0));
+        next
+    };
+    assert_eq!(reopened(&store).await, 5, "nothing but pushes");
+    store.update(queue.queue, low(4), START).await.unwrap();
+    assert_eq!(reopened(&store).await, 5, "everything settled");
+    for id in 5..=8 {
+        store.put(queue.log, id, 60).await.unwrap();
+    }
+    store.update(queue.queue, low(6), START).await.unwrap();
+    assert_eq!(reopened(&store).await, 9, "some settled since");
+    while store.maintain(100, at(4000)).await.unwrap().more {}
+    assert_eq!(store.depth(queue.queue).await.unwrap().count, 0);
+    assert_eq!(reopened(&store).await, 9, "the rest expired");
+}
+
+#[tokio::test]
+async fn late_ones_and_those_in_line_end_at_their_times_after_a_kill() {
+    let house = House::new();
+    let store = house.open().await;
+    let queue = Store::open(&store, spec("a"), START).await.unwrap();
+    for (id, seconds) in [(1, 100), (2, 300), (3, 50), (4, 200), (5, 400)] {
+        let message = Message {
+            expires: Some(at(seconds)),
+            ..message(id, 50)
+        };
+        let item = Append::new(realm(), Arc::new(message), vec![queue.log]);
+        store.append(vec![item]).await.unwrap().remove(0).unwrap();
+    }
+    let killed = house.as_a_kill_leaves_it();
+    let left = killed.open().await;
+    let mut count = 5;
+    for second in [50, 100, 200, 300, 400] {
+        while left.maintain(100, at(second)).await.unwrap().more {}
+        count -= 1;
+        let depth = left.depth(queue.queue).await.unwrap();
+        assert_eq!(depth.count, count, "after {second} s");
+    }
+}

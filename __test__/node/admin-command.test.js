@@ -1,0 +1,202 @@
+'use strict';
+// `restante admin …`, of the package and of the cargo binary alike, against a real server.
+const assert = require('node:assert/strict');
+const { spawn } = require('node:child_process');
+const { randomBytes } = require('node:crypto');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { test } = require('node:test');
+const { restante, startServer, unique, until } = require('./helpers');
+const { script } = require('../helpers/python');
+
+const ADMIN = 'an administrator of the command line';
+const PACKAGE = [process.execPath, path.join(__dirname, '..', '..', 'bin', 'restante.js')];
+/** The binary that is tested, as in `helpers/server.js`. */
+function binary() {
+  const built = ['release', 'debug'].map((profile) => path.join(__dirname, '..', '..', 'target', profile, 'restante')).filter((file) => fs.existsSync(file));
+  return process.env.RESTANTE_BIN ?? built.sort((a, b) => fs.statSync(b).mtimeMs - fs.statSync(a).mtimeMs)[0];
+}
+const COMMANDS = { 'of the package': PACKAGE, 'of cargo': [binary()] };
+
+/** Nothing of the environment that the tests run in. */
+const bare = (more) => ({ PATH: process.env.PATH, HOME: os.tmpdir(), RESTANTE_ENV_FILE: '/dev/null', ...more });
+
+function folder(t) {
+  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-admin-'));
+  t.after(() => fs.rmSync(made, { recursive: true }));
+  return made;
+}
+
+/** Runs it without a terminal: `{code, out, err}`. */
+function run([command, ...before], words, env) {
+  const child = spawn(command, [...before, 'admin', ...words], { stdio: ['ignore', 'pipe', 'pipe'], env: bare(env) });
+  const said = { out: '', err: '' };
+  child.stdout.on('data', (data) => (said.out += data));
+  child.stderr.on('data', (data) => (said.err += data));
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code) => resolve({ code, ...said }));
+  });
+}
+
+async function guarded(t, command, more = {}) {
+  const broker = await startServer(t, { auth: { enabled: true, tokens: [{ token: ADMIN, realm: '*', role: 'admin' }] }, ...more });
+  const env = { RESTANTE_HOST: '127.0.0.1', RESTANTE_PORT: String(broker.port), RESTANTE_ADMIN_TOKEN: ADMIN };
+  const admin = (words, extra) => run(command, typeof words === 'string' ? words.split(' ') : words, { ...env, ...extra });
+  const json = async (words, extra) => {
+    const { code, out, err } = await admin(`${words} --json --yes`, extra);
+    assert.equal(code, 0, `${words}: ${err}${out}`);
+    return JSON.parse(out.trim().split('\n').at(-1));
+  };
+  const client = (kind, auth, name = unique('x')) => broker.factory({ auth, connectTimeout: 10_000 })[kind](name).then(broker.keep);
+  return { ...broker, env, admin, json, client };
+}
+
+for (const [whose, command] of Object.entries(COMMANDS)) {
+  test(`the command ${whose} says by its exit code what became of it`, async (t) => {
+    const { admin } = await guarded(t, command);
+    const codes = [
+      ['verify', {}, 0], ['verify', { RESTANTE_ADMIN_TOKEN: 'wrong' }, 2], ['realms paint', {}, 1], ['realms remove acme', {}, 1],
+      ['realms remove acme --yes', {}, 2], ['verify', { RESTANTE_PORT: '1' }, 3], ['verify', { RESTANTE_ADMIN_TOKEN: '' }, 1], ['--help', {}, 0],
+      ['verify -h 127.0.0.1 -s http', {}, 0], ['verify --token-env OTHER', { OTHER: ADMIN, RESTANTE_ADMIN_TOKEN: 'wrong' }, 0],
+    ];
+    for (const [words, env, wanted] of codes) {
+      const { code, out, err } = await admin(words, env);
+      assert.equal(code, wanted, `${words}: ${err}`);
+      assert.ok(!(out + err).includes(ADMIN), words);
+      assert.equal(out === '', wanted !== 0, `${words}: ${out}`);
+    }
+    const { out } = await admin('verify --json', { RESTANTE_ADMIN_TOKEN: 'wrong' });
+    assert.equal(JSON.parse(out).error, 'proof_rejected');
+  });
+
+  test(`the command ${whose} makes realms and tokens, and ends them`, async (t) => {
+    const { admin, json, client } = await guarded(t, command);
+    const secrets = folder(t);
+    fs.writeFileSync(path.join(secrets, 'key'), 'the key of acme\n');
+    await json(`realms add acme --key file:${path.join(secrets, 'key')} --ttl 2h`);
+    await json('realms set acme --manager-key env:MANAGER --acceptance yes --permanent', { MANAGER: 'manages acme and more' });
+    const { realms } = await json('realms list');
+    assert.deepEqual([realms.acme.key_configured, realms.acme.manager_key_configured, realms.acme.require_acceptance, realms.acme.ephemeral], [true, true, true, undefined]);
+    const people = await admin('realms list');
+    assert.match(people.out, /^name +required/m);
+    assert.match(people.out, /^acme +yes/m);
+    assert.equal((await admin('verify --realm acme', { RESTANTE_ADMIN_TOKEN: '', RESTANTE_REALM_MANAGER_KEY: 'manages acme and more' })).code, 0);
+    const { jwt_key } = await json('realms set acme --jwt-key generate');
+    assert.match(jwt_key, /^[0-9a-f]{64}$/);
+
+    const minted = await admin('tokens add --realm acme --role consumer --client-id c1');
+    const [, token] = /^token \(shown this once\): ([0-9a-f]{64})$/m.exec(minted.out);
+    const consumer = await client('createConsumer', { token });
+    assert.deepEqual(consumer.authInfo, { realm: 'acme', role: 'consumer' });
+    assert.deepEqual((await json('tokens list --realm acme')).tokens.map(({ client_id }) => client_id), ['c1']);
+    const { sessions } = await json('sessions list --realm acme');
+    assert.deepEqual(sessions.map(({ role }) => role), ['consumer']);
+    const { revoked } = await json('tokens revoke --realm acme --client-id c1');
+    assert.equal(revoked.length, 1);
+    await until(() => !consumer.connected, 'the session to end');
+
+    await json('management-tokens add acme: --max-ttl 1h');
+    const [{ token_hash }] = (await json('management-tokens list')).management_tokens;
+    await json(`management-tokens revoke ${token_hash}`);
+    await json('external set --url https://127.0.0.1:9/v --realm acme --secret generate');
+    await json('external clear --realm acme');
+    await json('realms rename acme acme:new');
+    await json('realms remove acme:new');
+    assert.deepEqual(Object.keys((await json('realms list')).realms).includes('acme:new'), false);
+    const shown = await admin('settings show');
+    for (const secret of [ADMIN, 'the key of acme', 'manages acme and more', jwt_key, token]) assert.ok(!shown.out.includes(secret));
+  });
+
+  test(`the command ${whose} shows requests, and decides them`, async (t) => {
+    const { admin, json, client } = await guarded(t, command);
+    await json('realms add acme');
+    const waiting = admin('requests submit --realm acme --role producer --client-id r1 --wait 1m --json', { RESTANTE_ADMIN_TOKEN: '' });
+    const request = await until(async () => (await json('requests next --realm acme')).request, 'the request');
+    assert.deepEqual([request.client_id, request.role, request.status], ['r1', 'producer', 'pending']);
+    assert.match((await admin('requests list')).out, /r1/);
+    await json(`requests approve ${request.request_id}`);
+    const { code, out } = await waiting;
+    assert.equal(code, 0);
+    const approved = JSON.parse(out);
+    assert.equal(approved.status, 'approved');
+    await client('createProducer', { token: approved.client_token });
+    const again = await json('requests submit --realm acme --client-id r2');
+    assert.match(again.client_token, /^[0-9a-f]{64}$/);
+    const rejected = await admin(['requests', 'reject', again.request_id, '--reason', 'not today']);
+    assert.equal(rejected.code, 0, rejected.err);
+    assert.equal((await admin(`requests approve ${again.request_id}`)).code, 2);
+    assert.equal((await json('requests list --status rejected')).requests.length, 1);
+  });
+
+  test(`the command ${whose} tends queues, dead letters and the store`, async (t) => {
+    const data_dir = folder(t);
+    const { admin, json, client, port } = await guarded(t, command, { data_dir });
+    await json('realms add acme');
+    const { token } = await json('tokens add --realm acme --client-id c');
+    const consumer = await client('createConsumer', { token }, 'billing');
+    const producer = await client('createProducer', { token }, 'shop');
+    await consumer.subscribe('shop', 'paid', (_, __, ack) => ack.nack({ requeue: false, reason: 'no\u001b[2J' }), { durable: true, manual_ack: true });
+    for (const n of [1, 2, 3]) await producer.produce('paid', n, { confirm: true });
+    const { entries } = await until(async () => {
+      const list = await json('dlq list --realm acme');
+      return list.entries.length === 3 && list;
+    }, 'three dead letters');
+    const people = await admin('dlq list');
+    assert.match(people.out, /billing/);
+    assert.ok(!people.out.includes('\u001b'), 'what strangers wrote is shown, not obeyed');
+    const { queues } = await json('queues stats --realm acme');
+    assert.equal(queues.length, 1);
+    await consumer.close();
+    await json(`dlq requeue ${entries[0].id} --realm acme`);
+    await json(`dlq discard ${entries[1].id}`);
+    assert.equal((await admin('dlq discard nonsense --yes')).code, 2);
+    assert.equal((await json('dlq purge acme')).purged, 1);
+    await json(`queues release acme ${queues[0].queue}`);
+    assert.equal((await admin('persistence set redis --url redis://u:hush@127.0.0.1:1')).code, 1);
+    const moved = await json('persistence set sqlite --filename moved.sqlite');
+    assert.equal(moved.settings.persistence.storage, 'sqlite');
+    assert.ok(fs.existsSync(path.join(data_dir, 'moved.sqlite')));
+    assert.match((await admin('persistence show')).out, /^storage: sqlite$/m);
+    assert.equal((await json('queues stats --realm acme')).queues[0].waiting, 1);
+    assert.ok((await json('stats')).stats.realms.acme);
+    const { disconnected_sockets } = await json('sessions disconnect --realm acme');
+    assert.equal(disconnected_sockets, 1);
+    const { settings } = await json('auth off');
+    assert.equal(settings.enabled, false);
+    await json('auth on');
+    assert.ok(port > 0);
+  });
+
+  test(`the command ${whose} asks at a terminal, without echo`, { skip: process.platform === 'win32' }, async (t) => {
+    const { env } = await guarded(t, command);
+    const { RESTANTE_ADMIN_TOKEN, ...others } = env;
+    const realm = `r-${randomBytes(4).toString('hex')}`;
+    const person = (words, answers) => {
+      const task = { argv: [...command, 'admin', ...words], env: bare(others), answers: [...answers, ['token: ', RESTANTE_ADMIN_TOKEN]] };
+      return new Promise((resolve) => {
+        const child = spawn('python3', [script('terminal.py'), JSON.stringify(task)], { stdio: ['ignore', 'pipe', 'inherit'] });
+        let seen = '';
+        child.stdout.on('data', (data) => (seen += data));
+        child.once('close', (code) => resolve({ code, seen }));
+      });
+    };
+    const added = await person(['realms', 'add'], [['realm: ', realm]]);
+    assert.equal(added.code, 0, added.seen);
+    assert.ok(added.seen.includes(`realm ${realm} added`) && !added.seen.includes(ADMIN), added.seen);
+    const keyed = await person(['realms', 'set', realm, '--key', 'prompt'], [[`key of ${realm}: `, 'hush-hush']]);
+    assert.equal(keyed.code, 0, keyed.seen);
+    assert.ok(!keyed.seen.includes('hush-hush'), keyed.seen);
+    const doubtful = await person(['realms', 'remove', realm], [['Type its name: ', 'another']]);
+    assert.equal(doubtful.code, 1, doubtful.seen);
+    const removed = await person(['realms', 'remove', realm], [['Type its name: ', realm]]);
+    assert.equal(removed.code, 0, removed.seen);
+  });
+}
+
+test('both commands are one: they say the same about themselves', async () => {
+  const [one, other] = await Promise.all(Object.values(COMMANDS).map((command) => run(command, ['--help'], {})));
+  assert.equal(one.out, other.out);
+  assert.equal(restante.constants.DEFAULT_PORT, 17352);
+});

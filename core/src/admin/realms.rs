@@ -1,0 +1,122 @@
+//! Orders about realms (admin.md §1.6, §1.7, §4.2).
+
+use std::sync::Arc;
+
+use super::Admin;
+use super::command::{NewRealm, RealmChange};
+use super::reply::Done;
+use crate::auth::{self, Authority, Caller, Lifetime};
+use crate::model::RealmId;
+use crate::{ErrorKind, Result};
+
+fn lifetime(ephemeral: bool, ttl: Option<std::time::Duration>) -> Lifetime {
+    match ephemeral {
+        true => Lifetime::Ephemeral(ttl),
+        false => Lifetime::Permanent,
+    }
+}
+
+impl Admin {
+    pub(super) async fn add_realm(&self, new: NewRealm) -> Result<Done> {
+        let lifetime = lifetime(new.ephemeral, new.ttl);
+        let config = auth::NewRealm {
+            required: Some(new.required),
+            manager_key: new.manager_key,
+            jwt_key: new.jwt_key,
+            key: new.key,
+            require_key: new.require_key,
+            require_acceptance: new.require_acceptance,
+            allow_anonymous: new.allow_anonymous,
+            e2ee: new.e2ee.unwrap_or_default(),
+            lifetime,
+        };
+        let ends = self.auth.add_realm(new.realm, config).await?;
+        Ok(match ends {
+            Some(end) => Done::default().with("expires_at", end.0),
+            None => Done::default(),
+        })
+    }
+
+    pub(super) async fn set_realm(
+        &self,
+        realm: RealmId,
+        change: RealmChange,
+        create: bool,
+        by: &Authority,
+    ) -> Result<Done> {
+        let auth = &self.auth;
+        let end_unfounded = self.host.roll_call();
+        match change {
+            RealmChange::Required(required) => auth.set_realm_auth(realm, required, create).await?,
+            RealmChange::Acceptance(required) => {
+                auth.set_realm_acceptance(realm, required, create).await?;
+            }
+            RealmChange::E2ee(policy) => auth.set_realm_e2ee(realm, policy, create).await?,
+            RealmChange::Anonymous(allowed) => {
+                auth.set_realm_anonymous(realm, allowed, create).await?;
+            }
+            RealmChange::ManagerKey(key) => auth.set_realm_manager_key(realm, key).await?,
+            RealmChange::JwtKey(key) => auth.set_realm_jwt_key(realm, key).await?,
+            RealmChange::Key(key, must_show) => auth.set_realm_key(realm, key, must_show).await?,
+            RealmChange::Lifetime { ephemeral, ttl } => {
+                let caller = match by {
+                    Authority::Global => Caller::Administrator,
+                    Authority::Realm(_) => Caller::RealmKey,
+                };
+                let lifetime = lifetime(ephemeral, ttl);
+                auth.set_realm_lifetime(realm, lifetime, caller).await?;
+            }
+        }
+        Ok(Done::default().sessions(end_unfounded()))
+    }
+
+    pub(super) async fn rename_realm(&self, from: RealmId, to: RealmId) -> Result<Done> {
+        let auth = &self.auth;
+        let before = self.broker.sessions_of(Some(&from)).len();
+        auth.rename_realm(from.clone(), to.clone()).await?;
+        if let Err(error) = self.broker.rename_realm(&from, &to).await {
+            // What waits keeps the old name, and so must its realm.
+            if let Err(second) = auth.rename_realm(to, from).await {
+                tracing::error!("a realm that was half renamed keeps its new name: {second}");
+            }
+            return Err(error);
+        }
+        Ok(Done::default().sessions(before))
+    }
+
+    pub(super) async fn remove_realm(&self, realm: RealmId) -> Result<Done> {
+        let before = self.broker.sessions_of(Some(&realm)).len();
+        self.auth.close_realm(realm.clone()).await?;
+        let tokens = self.dispose(realm).await?;
+        let done = Done::default().with("removed_tokens", tokens);
+        Ok(done.sessions(before))
+    }
+
+    /// Ends a closed realm: its sessions, what is stored of it, its requests, its tokens, then its
+    /// settings (admin.md §1.6); how many tokens those were. What fails is begun anew by the next call.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn dispose(&self, realm: RealmId) -> Result<usize> {
+        self.broker.remove_realm(&realm).await?;
+        self.requests.drop_realm(&realm, self.clock.now()).await?;
+        match self.auth.remove_realm(realm).await {
+            Ok(tokens) => Ok(tokens.len()),
+            // Somebody else was quicker.
+            Err(error) if error.kind() == ErrorKind::RealmUnknown => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Disposes of realms when their end has come, as long as the server runs.
+    pub async fn dispose_of_ended(self: Arc<Self>) {
+        loop {
+            for realm in self.auth.next_ended().await {
+                tracing::info!(%realm, "a realm has come to its end");
+                if let Err(error) = self.dispose(realm.clone()).await {
+                    tracing::warn!(%realm, "a realm that has ended could not be disposed of: {error}");
+                }
+            }
+        }
+    }
+}

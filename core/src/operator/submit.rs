@@ -1,0 +1,164 @@
+//! Asking to be let in, and waiting for the decision over lost connections: the same request from a
+//! new connection takes the place of the one before, since it shows the same token.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::link::{Answer, Failed, Link, News};
+use crate::client::{Auth, ConnectOptions, Connection, Identity};
+use crate::{Error, ErrorKind};
+
+const SUBMIT: &str = "AUTHORIZATION_REQUEST";
+/// Pauses between tries while a decision is waited for.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Where, and how patiently.
+pub(super) struct Way<'a> {
+    pub(super) options: &'a ConnectOptions,
+    pub(super) timeout: Duration,
+}
+
+/// Submits a request; without `wait` the answer is that it is pending. `note` is told how far it is.
+pub(super) async fn submit(
+    way: &Way<'_>,
+    body: &Value,
+    wait: Option<Duration>,
+    note: &mut (dyn FnMut(&str) + Send),
+) -> Answer {
+    let Some(wait) = wait else {
+        let link = Link::open(way.options, way.timeout).await?;
+        let answer = link.ask(SUBMIT, body).await;
+        link.close().await;
+        return answer;
+    };
+    match tokio::time::timeout(wait, decision(way, body, note)).await {
+        Ok(decided) => decided,
+        Err(_) => Err(Failed::Refused(json!({
+            "ok": false, "code": ErrorKind::Timeout.number(), "error": ErrorKind::Timeout.code(),
+            "message": "nobody has decided in time; the request still waits",
+        }))),
+    }
+}
+
+async fn decision(way: &Way<'_>, body: &Value, note: &mut (dyn FnMut(&str) + Send)) -> Answer {
+    let mut pause = FIRST_PAUSE;
+    let mut pending: Option<Value> = None;
+    loop {
+        match once(way, body, &mut pending, note).await {
+            Ok(Some(decided)) => return Ok(decided),
+            Ok(None) => pause = FIRST_PAUSE,
+            Err(failed) => match (&pending, &failed) {
+                // It was approved while nobody was told: its token is one by now.
+                (Some(pending), _) if failed.code() == Some(ErrorKind::TokenExists.code()) => {
+                    return approved(way, body, pending).await;
+                }
+                (Some(_), Failed::Unreachable(_)) => {}
+                _ => return Err(failed),
+            },
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// One connection: the decision, or none when it was lost.
+async fn once(
+    way: &Way<'_>,
+    body: &Value,
+    pending: &mut Option<Value>,
+    note: &mut (dyn FnMut(&str) + Send),
+) -> Answer<Option<Value>> {
+    let link = Link::open(way.options, way.timeout).await?;
+    let asked = link.ask(SUBMIT, body).await;
+    let answer = match asked {
+        Ok(answer) => answer,
+        Err(failed) => {
+            link.close().await;
+            return Err(failed);
+        }
+    };
+    let id = answer["request_id"].as_str().unwrap_or("?");
+    note(&format!("request {id} waits for a decision"));
+    *pending = Some(answer);
+    let news = link.news().await;
+    link.close().await;
+    match news {
+        News::Lost => Ok(None),
+        News::Approved(told) => Ok(Some(merged(
+            json!({ "ok": true, "status": "approved" }),
+            told,
+        ))),
+        News::Rejected(told) => Err(Failed::Refused(merged(
+            json!({ "ok": false, "code": 403, "error": "forbidden", "status": "rejected",
+                    "message": "the request was rejected" }),
+            told,
+        ))),
+    }
+}
+
+/// The realm and the role of a token that turned out to be one.
+async fn approved(way: &Way<'_>, body: &Value, pending: &Value) -> Answer {
+    let options = ConnectOptions {
+        once: true,
+        connect_timeout: Some(way.timeout),
+        auth: Some(Auth {
+            token: body["client_token"].as_str().map(ToOwned::to_owned),
+            ..Auth::default()
+        }),
+        ..way.options.clone()
+    };
+    let greeting = std::sync::Arc::new(Greeting::default());
+    let connection = Connection::open(options, Identity::default(), greeting.clone());
+    connection.ready().await.map_err(Failed::Unreachable)?;
+    let principal = greeting.take();
+    if let Err(error) = connection.close(way.timeout).await {
+        tracing::debug!(%error, "the connection did not end in time");
+    }
+    let told = json!({ "ok": true, "status": "approved", "request_id": pending["request_id"] });
+    Ok(merged(told, principal))
+}
+
+/// Keeps what AUTH_OK says.
+#[derive(Default)]
+struct Greeting(parking_lot::Mutex<Value>);
+
+impl Greeting {
+    fn take(&self) -> Value {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl crate::client::Sink for Greeting {
+    fn delivery(&self, _: u32, _: crate::client::Delivery<'_>) {}
+
+    fn batch_end(&self) {}
+
+    fn event(&self, event: crate::client::ClientEvent<'_>) {
+        if let crate::client::ClientEvent::Connected {
+            auth: Some(auth), ..
+        } = event
+        {
+            *self.0.lock() = serde_json::from_str(auth).unwrap_or_default();
+        }
+    }
+}
+
+/// The members of both; those of `under` give way.
+fn merged(mut over: Value, under: Value) -> Value {
+    if let (Value::Object(over), Value::Object(under)) = (&mut over, under) {
+        for (name, value) in under {
+            over.entry(name).or_insert(value);
+        }
+    }
+    over
+}
+
+/// A wait that makes no sense.
+pub(super) fn check_wait(wait: Option<Duration>) -> Result<(), Error> {
+    match wait.is_some_and(|wait| wait.is_zero()) {
+        true => Err(super::secrets::usage("--wait must be more than nothing")),
+        false => Ok(()),
+    }
+}

@@ -2,7 +2,7 @@
 'use strict';
 const assert = require('node:assert/strict');
 const net = require('node:net');
-const { Client, Polling, consumer, pair, producer, request, unique, until } = require('../helpers/client');
+const { Client, Polling, consumer, pair, producer, request, unique } = require('../helpers/client');
 const { numbered, sharedServer, onEachStore } = require('../helpers/scenario');
 const { startServer } = require('../helpers/server');
 

@@ -177,7 +177,7 @@ impl Fallback {
             let Some(broker) = broker.upgrade() else {
                 return;
             };
-            match self.come_back(&broker, &store, &redis).await {
+            match Box::pin(self.come_back(&broker, &store, &redis)).await {
                 Ok(()) => {
                     *storage.lock() = Some(Storage::Redis(self.redis));
                     self.is_on.set(false);
@@ -213,7 +213,7 @@ impl Fallback {
             };
             store.replace(redis.clone(), FIRST_NUMBER, last).await
         };
-        let merged = broker.begin_anew(change).await?;
+        let merged = Box::pin(broker.begin_anew(change)).await?;
         tracing::warn!(
             messages = merged.messages,
             dead_letters = merged.dead_letters,

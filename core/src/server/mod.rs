@@ -8,6 +8,8 @@ mod config;
 mod fallback;
 mod host;
 mod housekeeping;
+#[cfg(all(feature = "sqlite", feature = "redis"))]
+mod mirror;
 mod numbers;
 mod options;
 mod persistence;
@@ -115,7 +117,7 @@ impl Server {
                 opening.open().await
             })
             .await?;
-        let (storage, fallback) = opened.watch(&housekeeping, &broker, &store);
+        let (storage, fallback) = opened.watch(&housekeeping, &broker, &store, &config.clock);
         let stores = Arc::new(Stores {
             broker: broker.clone(),
             store,
@@ -333,6 +335,12 @@ impl Server {
             .housekeeping
             .run(async move { broker.close(timeout).await })
             .await;
+        #[cfg(all(feature = "sqlite", feature = "redis"))]
+        {
+            let (broker, storage) = (self.broker.clone(), self.stores.storage.clone());
+            let noting = async move { mirror::finish(&broker, &storage).await };
+            let _ = self.housekeeping.run(noting).await;
+        }
         self.transport.close(timeout.min(CLOSE_LINES)).await;
         let kept = self.kept.close().await;
         self.housekeeping.stop();

@@ -1471,6 +1471,14 @@ export interface RedisStoreOptions {
   prefix?: string;
   /** The name of the master that the Sentinels at `url` watch. */
   sentinel?: string;
+  /** The PEM file of whoever has signed Redis's certificate, for `rediss://`. Default: the authorities of the web. */
+  tls_ca?: string;
+  tlsCa?: string;
+  /** The PEM files of a certificate and its key, where Redis asks for one. */
+  tls_cert?: string;
+  tlsCert?: string;
+  tls_key?: string;
+  tlsKey?: string;
   /** `url` names nodes of a Redis Cluster. Default false. */
   cluster?: boolean;
   /** Start only if Redis never evicts keys. Default false. */

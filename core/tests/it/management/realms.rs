@@ -155,7 +155,9 @@ async fn nobody_is_let_in_nor_heard_once_a_realm_has_ended_and_soon_nothing_is_l
         401
     );
     client.send("late", json!("not heard"), json!({})).await;
-    managed.ticking(client.ended()).await;
+    // All of it within two seconds.
+    clock.advance(Duration::from_secs(2));
+    client.ended().await;
     assert_eq!(monitor.rest().await, 0);
     let broker = managed.house.server.broker().clone();
     let gone = async {
@@ -169,7 +171,10 @@ async fn nobody_is_let_in_nor_heard_once_a_realm_has_ended_and_soon_nothing_is_l
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    managed.ticking(gone).await;
+    let patience = crate::transport::harness::PATIENCE;
+    tokio::time::timeout(patience, gone)
+        .await
+        .expect("it is disposed of");
     assert_eq!(stored(&managed).await, 0);
     let view = managed.order(json!({ "command": "get" })).await;
     assert!(!view["settings"]["tokens"].to_string().contains("acme"));

@@ -81,6 +81,9 @@ impl Admin {
             }
             return Err(error);
         }
+        self.requests
+            .rename_realm(&from, &to, self.clock.now())
+            .await?;
         Ok(Done::default().sessions(before))
     }
 

@@ -17,6 +17,7 @@ const REQUIRE_KEY: &[&str] = &["require_key", "requireKey"];
 const DISPOSABLE: &[&str] = &["ephemeral", "temporary", "disposable"];
 const LETTER: &[&str] = &["msg_id", "msgId", "id"];
 const ANONYMOUS: &[&str] = &["allow_anonymous", "allowAnonymous"];
+const STORAGES: [&str; 4] = ["memory", "sqlite", "redis", "custom"];
 const ACCEPTANCE: &[&str] = &["require_acceptance", "requireAcceptance"];
 
 fn bad(text: impl Into<Box<str>>) -> Error {
@@ -245,8 +246,14 @@ fn persistence(body: Body) -> Result<serde_json::Map<String, serde_json::Value>>
     }
     let mut members = body.into_members();
     members.remove("command");
-    if let Some(storage) = members.remove("backend") {
-        members.entry("storage").or_insert(storage);
+    for name in ["backend", "store"] {
+        if let Some(storage) = members.remove(name) {
+            members.entry("storage").or_insert(storage);
+        }
+    }
+    let storage = members.get("storage").and_then(serde_json::Value::as_str);
+    if !storage.is_some_and(|storage| STORAGES.contains(&storage)) {
+        return Err(bad("storage must be memory, sqlite, redis or custom"));
     }
     let options = ["options", "storageOptions", "storage_options"];
     let mut inner = serde_json::Map::new();

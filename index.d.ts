@@ -706,6 +706,11 @@ export interface ServerOptions {
   allowEIO3?: boolean;
   serveClient?: boolean;
   perMessageDeflate?: unknown;
+  auth?: AuthSettings;
+  /** Where realms, tokens and requests are kept: `true`, or the file of a SQLite database. Default: in the store, or
+   *  beside the settings file. */
+  auth_store?: boolean | string;
+  authStore?: boolean | string;
 }
 
 /** Limits that a realm can have of its own. Without one of them nothing is limited. */
@@ -969,6 +974,72 @@ export interface DeadLetter {
 /** What a session may be, and a token may be good for. */
 export type Role = 'producer' | 'consumer' | 'both' | 'manager' | 'admin';
 
+/** A client's token, as the settings have it. */
+export interface TokenSettings {
+  token?: string;
+  /** In its place: the SHA-256 of it, 64 hex digits. */
+  token_hash?: string;
+  /** Default `'default'`. */
+  realm?: string;
+  /** Default `'both'`. */
+  role?: Role;
+  /** Whose it is: the owner of the queues that it attaches. */
+  client_id?: string;
+  client_name?: string;
+  /** Patterns of the events that may be produced and consumed. */
+  allow?: { produce?: string[]; consume?: string[] };
+  /** Patterns of the names that may be used. */
+  names?: string[];
+  [other: string]: unknown;
+}
+
+export interface RealmSettings extends RealmLifetime {
+  required?: boolean;
+  manager_key?: string;
+  jwt_key?: string;
+  key?: string;
+  require_key?: boolean;
+  require_acceptance?: boolean;
+  allow_anonymous?: boolean;
+  e2ee?: E2eePolicy;
+  auth_url?: string;
+  auth_secret?: string;
+  [other: string]: unknown;
+}
+
+/** Who may do what: docs/realms-and-auth.md has the whole of it. */
+export interface AuthSettings {
+  /** Default false: everybody is in the realm `default` and may do everything. */
+  enabled?: boolean;
+  tokens?: TokenSettings[];
+  realms?: Record<string, RealmSettings>;
+  jwt_secret?: string;
+  auth_url?: string;
+  auth_secret?: string;
+  external_validators?: { realm_prefix: string; auth_url: string; auth_secret?: string }[];
+  management_tokens?: { token: string; realm_prefix: string; ephemeral_only?: boolean; max_ttl?: Duration }[];
+  ephemeral_realm_ttl?: Duration;
+  /** Where consumers need no credential. Default `'default-realm'`. */
+  keyless_consumers?: 'default-realm' | 'allow' | 'deny';
+  /** Says whose token it is, at once or later; then nobody else is asked. Nothing, a throw, a rejection and five
+   *  seconds of silence are a no. */
+  validator?: (token: string) => Awaitable<ValidatedToken | null | undefined | false>;
+  [other: string]: unknown;
+}
+
+/** Whom a validator lets in. */
+export interface ValidatedToken {
+  realm: string;
+  role: Role;
+  /** Whose queues it may attach. Default: the realm's. */
+  sub?: string;
+  allow?: { produce?: string[]; consume?: string[] };
+  names?: string[];
+  /** Seconds since 1970. */
+  exp?: number;
+  [other: string]: unknown;
+}
+
 /** Says where the broker is. Each call is a connection of its own. */
 export interface AuthorizationOptions {
   /** Default: `RESTANTE_HOST`, `TYO_MQ_HOST`, `'localhost'`. */
@@ -1221,6 +1292,15 @@ export type ManagementAnswer<Command extends ManagementCommand> = Command['comma
   ? ManagementAnswers[Command['command']]
   : ManagementDone;
 
+/** A command that says no realm, for it is said beside it. */
+export type OfRealm<Command> = Command extends { realm: string } ? Omit<Command, 'realm'> : never;
+
+export type RealmManagementAnswer<Name extends string> = Name extends 'dlq_purge'
+  ? { ok: true; realm: string; settings: { realms: Record<string, RealmView> }; purged: number }
+  : Name extends keyof ManagementAnswers
+    ? ManagementAnswers[Name]
+    : { ok: true; realm: string; settings: { realms: Record<string, RealmView> }; disconnected_sockets?: number };
+
 /** Orders a running broker about, and asks to be let in. A no of the broker rejects with a `Refusal`; a broker that is
  *  not reached with `disconnected` or `timeout`. Secrets sign and are not sent. */
 export const Authorization: {
@@ -1248,12 +1328,12 @@ export const Authorization: {
   /** The same with a realm's manager key, for what concerns that realm. */
   nextRealmAuthorizationRequest(managerKey: string, realm: string, options?: AuthorizationOptions): Promise<{ ok: true; request: PublicAuthorizationRequest | null }>;
   decideRealmAuthorizationRequest(managerKey: string, decision: AuthorizationDecision, options?: AuthorizationOptions): Promise<{ ok: true; request: PublicAuthorizationRequest }>;
-  realmManagementCommand<Command extends RealmManagementCommand extends infer Each ? (Each extends { realm: string } ? Omit<Each, 'realm'> : never) : never>(
+  realmManagementCommand<Command extends OfRealm<RealmManagementCommand>>(
     managerKey: string,
     realm: string,
     command: Command,
     options?: AuthorizationOptions,
-  ): Promise<{ ok: true; [member: string]: unknown }>;
+  ): Promise<RealmManagementAnswer<Command['command']>>;
 };
 
 // ---- stores ------------------------------------------------------------------------------------
@@ -1391,6 +1471,14 @@ export interface RedisStoreOptions {
   prefix?: string;
   /** The name of the master that the Sentinels at `url` watch. */
   sentinel?: string;
+  /** The PEM file of whoever has signed Redis's certificate, for `rediss://`. Default: the authorities of the web. */
+  tls_ca?: string;
+  tlsCa?: string;
+  /** The PEM files of a certificate and its key, where Redis asks for one. */
+  tls_cert?: string;
+  tlsCert?: string;
+  tls_key?: string;
+  tlsKey?: string;
   /** `url` names nodes of a Redis Cluster. Default false. */
   cluster?: boolean;
   /** Start only if Redis never evicts keys. Default false. */

@@ -8,6 +8,7 @@ const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const { restante, startServer, unique, until } = require('./helpers');
+const { startProxy } = require('../helpers/proxy');
 const { script } = require('../helpers/python');
 
 const ADMIN = 'an administrator of the command line';
@@ -130,6 +131,36 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     assert.equal((await json('requests list --status rejected')).requests.length, 1);
   });
 
+  test(`the command ${whose} waits for a decision over lost connections`, async (t) => {
+    const { admin, json, port } = await guarded(t, command);
+    await json('realms add acme');
+    const proxy = await startProxy({ port });
+    t.after(() => proxy.close());
+    const asking = () => admin('requests submit --realm acme --wait 1m --json', { RESTANTE_ADMIN_TOKEN: '', RESTANTE_PORT: String(proxy.port) });
+    const pending = (other) => until(async () => {
+      const { requests } = await json('requests list --realm acme --status pending');
+      return requests.find(({ request_id }) => request_id !== other);
+    }, 'a request');
+    const again = asking();
+    const { request_id } = await pending();
+    proxy.kill();
+    await json(`requests approve ${(await pending(request_id)).request_id}`);
+    const approved = await again;
+    assert.equal(approved.code, 0, approved.err);
+
+    const away = asking();
+    const asked = await pending();
+    proxy.hold();
+    proxy.kill();
+    await json(`requests approve ${asked.request_id} --role consumer`);
+    proxy.release();
+    const { code, out, err } = await away;
+    assert.equal(code, 0, err);
+    const { status, realm, role, client_token } = JSON.parse(out);
+    assert.deepEqual([status, realm, role], ['approved', 'acme', 'consumer']);
+    assert.match(client_token, /^[0-9a-f]{64}$/);
+  });
+
   test(`the command ${whose} tends queues, dead letters and the store`, async (t) => {
     const data_dir = folder(t);
     const { admin, json, client, port } = await guarded(t, command, { data_dir });
@@ -155,7 +186,7 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     assert.equal((await json('dlq purge acme')).purged, 1);
     await json(`queues release acme ${queues[0].queue}`);
     assert.equal((await admin('persistence set redis --url redis://u:hush@127.0.0.1:1')).code, 1);
-    const moved = await json('persistence set sqlite --filename moved.sqlite');
+    const moved = await json(`persistence set sqlite --filename ${path.join(data_dir, 'moved.sqlite')}`);
     assert.equal(moved.settings.persistence.storage, 'sqlite');
     assert.ok(fs.existsSync(path.join(data_dir, 'moved.sqlite')));
     assert.match((await admin('persistence show')).out, /^storage: sqlite$/m);
@@ -163,9 +194,8 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     assert.ok((await json('stats')).stats.realms.acme);
     const { disconnected_sockets } = await json('sessions disconnect --realm acme');
     assert.equal(disconnected_sockets, 1);
-    const { settings } = await json('auth off');
-    assert.equal(settings.enabled, false);
-    await json('auth on');
+    assert.equal((await json('auth on')).settings.enabled, true);
+    assert.equal((await json('auth off')).settings.enabled, false);
     assert.ok(port > 0);
   });
 
@@ -174,7 +204,7 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     const { RESTANTE_ADMIN_TOKEN, ...others } = env;
     const realm = `r-${randomBytes(4).toString('hex')}`;
     const person = (words, answers) => {
-      const task = { argv: [...command, 'admin', ...words], env: bare(others), answers: [...answers, ['token: ', RESTANTE_ADMIN_TOKEN]] };
+      const task = { argv: [...command, 'admin', ...words], env: bare(others), answers: [...answers, ['token: ', RESTANTE_ADMIN_TOKEN, true]] };
       return new Promise((resolve) => {
         const child = spawn('python3', [script('terminal.py'), JSON.stringify(task)], { stdio: ['ignore', 'pipe', 'inherit'] });
         let seen = '';
@@ -182,15 +212,15 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
         child.once('close', (code) => resolve({ code, seen }));
       });
     };
-    const added = await person(['realms', 'add'], [['realm: ', realm]]);
+    const added = await person(['realms', 'add'], [['realm: ', realm, false]]);
     assert.equal(added.code, 0, added.seen);
     assert.ok(added.seen.includes(`realm ${realm} added`) && !added.seen.includes(ADMIN), added.seen);
-    const keyed = await person(['realms', 'set', realm, '--key', 'prompt'], [[`key of ${realm}: `, 'hush-hush']]);
+    const keyed = await person(['realms', 'set', realm, '--key', 'prompt'], [[`key of ${realm}: `, 'hush-hush', true]]);
     assert.equal(keyed.code, 0, keyed.seen);
     assert.ok(!keyed.seen.includes('hush-hush'), keyed.seen);
-    const doubtful = await person(['realms', 'remove', realm], [['Type its name: ', 'another']]);
+    const doubtful = await person(['realms', 'remove', realm], [['Type its name: ', 'another', false]]);
     assert.equal(doubtful.code, 1, doubtful.seen);
-    const removed = await person(['realms', 'remove', realm], [['Type its name: ', realm]]);
+    const removed = await person(['realms', 'remove', realm], [['Type its name: ', realm, false]]);
     assert.equal(removed.code, 0, removed.seen);
   });
 }

@@ -133,7 +133,7 @@ test('Server: what is not there yet is refused, what is unknown warns, create() 
   new Server({ logger, pingIntervall: 5, perMessageDeflate: true, allowEIO3: true });
   assert.equal(warned.length, 3);
   assert.match(warned.join(), /pingIntervall/);
-  for (const options of [{ storage: 'postgres' }, { auth: { enabled: true } }, { tls: { cert: 'x' } }, { cluster: { enabled: true } }]) {
+  for (const options of [{ storage: 'postgres' }, { cluster: { enabled: true } }]) {
     assert.throws(() => new Server(options), { code: 'unsupported' });
   }
   for (const options of [{ ack_timeout: 'soon' }, { ackTimeout: -1 }, { store_timeout: NaN }, { port: 70_000 }, { port: 'x' }, { max_queued: 'many' }, { overflow: 'explode' }, { dlq_ttl: {} }]) {

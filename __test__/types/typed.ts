@@ -1,6 +1,6 @@
 // Compiled by tsc, never run. A line after @ts-expect-error must be an error.
-import restante, { Factory, MessageQueue, Publisher, RestanteError, Server, Storage, Subscriber, constants, events } from 'restante';
-import type { Confirmation, CustomStore, ErrorCode, Message, NewRow, Subscribed } from 'restante';
+import restante, { Authorization, Factory, MessageQueue, Publisher, RestanteError, Server, Storage, Subscriber, constants, events } from 'restante';
+import type { Confirmation, CustomStore, ErrorCode, ManagementCommand, Message, NewRow, Refusal, Role, Subscribed } from 'restante';
 
 interface Order {
   id: number;
@@ -109,6 +109,38 @@ async function broker(): Promise<void> {
   void [port, online, waiting];
 }
 
+async function management(): Promise<void> {
+  const at = { host: 'localhost', port: 17352, timeout: 500 };
+  const { token, settings } = await Authorization.authManagementCommand('t', { command: 'add_token', realm: 'r', role: 'producer' }, at);
+  const once: string | undefined = token;
+  const realms: boolean = settings.realms['r']!.key_configured;
+  const { sessions } = await Authorization.authManagementCommand('t', { command: 'list_sessions' });
+  const names: string[] = sessions.flatMap((session) => session.consumers);
+  const { entries, cursor } = await Authorization.realmManagementCommand('k', 'r', { command: 'dlq_list', limit: 5 });
+  const reasons: string[] = entries.map((entry) => entry.reason + (cursor ?? ''));
+  const { stats } = await Authorization.authManagementCommand('t', 'stats');
+  const connections: number = stats.connections_current;
+  const order: ManagementCommand = { command: 'revoke_token', realm: 'r', client_id: 'c' };
+  await Authorization.authManagementCommand('t', order);
+  // @ts-expect-error: which token
+  const lost: ManagementCommand = { command: 'revoke_token', realm: 'r' };
+  // @ts-expect-error: no such command
+  await Authorization.authManagementCommand('t', { command: 'drop_realm', realm: 'r' });
+  // @ts-expect-error: not of a realm
+  await Authorization.realmManagementCommand('k', 'r', { command: 'rename_realm', from: 'a', to: 'b' });
+  const pending = await Authorization.submitAuthorizationRequest({ realm: 'r' });
+  const approved = await Authorization.submitAuthorizationRequest({ realm: 'r' }, { ...at, wait: '10m', onPending: ({ request_id }) => request_id.length });
+  const role: 'pending' | Role = approved.role ?? pending.status;
+  const { request } = await Authorization.nextAuthorizationRequest('t', { realm: 'r' }, { url: 'https://localhost', ca: Buffer.of() });
+  await Authorization.decideAuthorizationRequest('t', { request_id: request?.request_id ?? '', approved: true, role: 'both' }).catch((refusal: Refusal) => refusal.response.code);
+  const { signature } = Authorization.createAdminProof('t', 'AUTH_MANAGEMENT_COMMAND', order, { timestamp: 1, nonce: 'n' });
+  new Server({ auth: { enabled: true, validator: async (token) => (token === '' ? null : { realm: 'r', role: 'both', sub: token }) } });
+  new Server({ auth: { validator: () => ({ realm: 'r', role: 'consumer' }) } });
+  // @ts-expect-error: no such role
+  new Server({ auth: { validator: () => ({ realm: 'r', role: 'emperor' }) } });
+  void [once, realms, names, reasons, connections, lost, role, signature];
+}
+
 function codes(error: unknown): boolean {
   if (!(error instanceof RestanteError)) return false;
   const code: ErrorCode = error.code;
@@ -117,4 +149,4 @@ function codes(error: unknown): boolean {
 }
 
 const name: string = events.toConsumeEvent(events.toConsumerEvent('Paid', 'orders')) + constants.EVENT_ALL;
-void [typed, untyped, broker, codes, name, restante.Factory === Factory];
+void [typed, untyped, broker, management, codes, name, restante.Factory === Factory];

@@ -6,6 +6,7 @@
 //! proofs. Knows no command, no session and no queue.
 
 mod external;
+mod lifetime;
 mod realms;
 mod tokens;
 
@@ -23,7 +24,8 @@ use crate::store::{Collection, Documents};
 use crate::{Error, ErrorKind, Result};
 
 pub use external::{SecretChange, ValidatorScope};
-pub use realms::{Caller, Lifetime, NewRealm, clamp};
+pub use lifetime::{Lifetime, clamp};
+pub use realms::{Caller, NewRealm};
 pub use tokens::{AddedToken, NewToken, TokenChoice, TokenText};
 
 /// Most realms, and most tokens of each kind: all of them are in memory.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::buffers;
-use super::listen::{KeyEntry, Listener};
+use super::listen::{GroupKey, KeyEntry, Listener};
 use super::matches::RouteSet;
 use super::member::Member;
 use super::ports::{Content, SessionId};
@@ -58,6 +58,8 @@ impl std::fmt::Debug for Batch {
 pub(super) struct Stored {
     pub(super) append: Append,
     pub(super) keys: Vec<Arc<KeyEntry>>,
+    /// Groups that do not get it on these keys.
+    pub(super) skip: Vec<(Arc<KeyEntry>, Arc<GroupKey>)>,
 }
 
 /// A PRODUCE that wants to know.

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use super::member::Member;
+use super::opening::Openings;
 use super::ports::{Filter, Head, SessionId};
 use super::queue::Queue;
 use super::roster::Roster;
@@ -53,6 +55,11 @@ impl Listener {
     /// Whether its live copies take more than bytes.
     pub(super) fn needs_message(&self) -> bool {
         self.is_tracked || self.filter.is_some()
+    }
+
+    /// Whether it has a queue, or may have one by the time that a copy goes out which waits now.
+    pub(super) fn may_have_queue(&self) -> bool {
+        self.is_remembered || self.queue.get().is_some()
     }
 
     /// The queue that a live copy must go through now, if any (P8, P9).
@@ -105,6 +112,12 @@ pub(super) struct KeyEntry {
     /// Of the consumers' queues (groups choose for themselves).
     pub(super) durable: AtomicU32,
     pub(super) guaranteed: AtomicU32,
+    /// Queues of plain consumers that the store has not opened yet, see [`super::opening`].
+    pub(super) opening: AtomicU32,
+    /// Those and the ones for groups.
+    pub(super) openings: Openings,
+    /// Told whenever one of them has come to its end.
+    pub(super) opened: Notify,
     /// Of `live`: those that need the message itself.
     pub(super) tracked: AtomicU32,
     pub(super) delivered: Counter,
@@ -128,6 +141,9 @@ impl KeyEntry {
             attached: Roster::new(),
             durable: AtomicU32::new(0),
             guaranteed: AtomicU32::new(0),
+            opening: AtomicU32::new(0),
+            openings: Openings::default(),
+            opened: Notify::new(),
             tracked: AtomicU32::new(0),
             delivered,
             uses: AtomicUsize::new(0),
@@ -159,8 +175,12 @@ impl KeyEntry {
 
     /// Whether a consumer's queue takes messages of this class.
     pub(super) fn stores(&self, guaranteed: bool) -> bool {
-        self.durable.load(Ordering::Acquire) > 0
-            || (guaranteed && self.guaranteed.load(Ordering::Acquire) > 0)
+        self.durable.load(Ordering::Acquire) > 0 || (guaranteed && self.keeps_guaranteed())
+    }
+
+    /// Whether a plain consumer has a queue here, or will have one.
+    pub(super) fn keeps_guaranteed(&self) -> bool {
+        self.guaranteed.load(Ordering::Acquire) > 0 || self.opening.load(Ordering::Acquire) > 0
     }
 
     /// From now on live copies look whether they must queue behind stored entries (P8).
@@ -220,6 +240,8 @@ pub(super) struct GroupKey {
     keeps: AtomicU32,
     /// Means something while it keeps something.
     queue: AtomicU64,
+    /// Its queue is being opened for so many plain members, see [`super::opening`].
+    pub(super) opening: AtomicU32,
     turn: AtomicUsize,
 }
 
@@ -240,6 +262,7 @@ impl GroupKey {
             retry,
             keeps: AtomicU32::new(Keeps::Nothing as u32),
             queue: AtomicU64::new(0),
+            opening: AtomicU32::new(0),
             turn: AtomicUsize::new(0),
         }
     }
@@ -253,15 +276,19 @@ impl GroupKey {
         self.keeps.load(Ordering::Acquire) != Keeps::Nothing as u32
     }
 
+    pub(super) fn is_opening(&self) -> bool {
+        self.opening.load(Ordering::Acquire) > 0
+    }
+
     pub(super) fn queue(&self) -> Option<QueueId> {
         let queue = || QueueId(self.queue.load(Ordering::Acquire));
         self.has_queue().then(queue)
     }
 
-    /// Whether the group's queue takes messages of this class.
+    /// Whether the group's queue, or the one to come, takes messages of this class.
     pub(super) fn stores(&self, guaranteed: bool) -> bool {
         match self.keeps.load(Ordering::Acquire) {
-            0 => false,
+            0 => guaranteed && self.is_opening(),
             1 => guaranteed,
             _ => true,
         }

@@ -15,6 +15,7 @@ mod awareness;
 mod batch;
 mod broadcast;
 mod buffers;
+mod catalogue;
 mod claims;
 mod courier;
 mod delayed;
@@ -24,6 +25,7 @@ mod ids;
 mod listen;
 mod matches;
 mod member;
+mod opening;
 mod pass;
 mod ports;
 mod publish;
@@ -60,10 +62,10 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::metrics::Metrics;
 use crate::model::RealmId;
-use crate::store::{DeadLetter, DeadLetterId, QueueId, QueueRecord, SharedStore, Store};
+use crate::store::{DeadLetter, DeadLetterId, QueueId, QueueRecord, QueueSpec, SharedStore, Store};
 use crate::{Error, ErrorKind, Result};
 
 use engine::{Engine, EngineConfig};
@@ -345,6 +347,16 @@ impl Broker {
     /// Every remembered queue of a realm: waiting, in flight, oldest.
     pub fn queue_stats(&self, realm: &RealmId) -> Answer<Vec<QueueStats>> {
         admin::queue_stats(self, realm)
+    }
+
+    /// A number that is another one after a remembered queue has come, changed its settings, or gone.
+    pub fn remembered_stamp(&self) -> u64 {
+        catalogue::stamp(self)
+    }
+
+    /// Every remembered queue of this process, with when it was last attached to or left.
+    pub fn remembered(&self) -> Vec<(QueueSpec, Timestamp)> {
+        catalogue::queues(self)
     }
 
     /// One page of dead letters, oldest first, after `after` (P37).

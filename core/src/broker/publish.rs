@@ -20,7 +20,7 @@ use super::request::{Broadcast, PublishRequest, Reply, refuse};
 use super::staging::{self, Staged};
 use crate::clock::Timestamp;
 use crate::model::{Message, ProducerName, RealmId};
-use crate::store::{Append, Appended, QueueId};
+use crate::store::{Append, Appended};
 use crate::{Error, ErrorKind, Result};
 
 /// Where a message went.
@@ -229,20 +229,19 @@ pub(super) fn append(
     realm: &RealmId,
     outgoing: &mut Outgoing<'_>,
     keys: &[Arc<KeyEntry>],
-    skip: Vec<QueueId>,
+    skip: Vec<(Arc<KeyEntry>, Arc<GroupKey>)>,
 ) -> usize {
     let message = outgoing.message();
     batch.bytes += message.size();
-    let logs = keys.iter().filter_map(|key| key.log()).collect();
     batch.appends.push(Stored {
         append: Append {
-            skip,
             mark: outgoing.mark.map(|(instance, n)| (instance.into(), n)),
             uid: outgoing.uid.map(Arc::from),
             release: outgoing.release,
-            ..Append::new(realm.clone(), message, logs)
+            ..Append::new(realm.clone(), message, Vec::new())
         },
         keys: keys.to_vec(),
+        skip,
     });
     batch.appends.len() - 1
 }
@@ -307,7 +306,7 @@ pub(super) fn place(
     }
     let mut placing = Placing::default();
     if !stored.is_empty() {
-        let skip = queues_of(&passed_over, &stored);
+        let skip = skipped(&passed_over, &stored);
         let append = append(batch, &matches.realm.id, outgoing, &stored, skip);
         placing.append = Some(append);
     } else if guaranteed && !outgoing.online_only {
@@ -339,15 +338,15 @@ pub(super) fn place(
     placing
 }
 
-/// The groups' queues on keys that were passed over, where somebody else's queue makes the log take
-/// the message.
-fn queues_of(
+/// The groups on keys that were passed over, where somebody else's queue makes the log take the
+/// message.
+fn skipped(
     passed_over: &[&[(Arc<KeyEntry>, Arc<GroupKey>)]],
     stored: &[Arc<KeyEntry>],
-) -> Vec<QueueId> {
+) -> Vec<(Arc<KeyEntry>, Arc<GroupKey>)> {
     let keys = passed_over.iter().copied().flatten();
     keys.filter(|(key, _)| stored.iter().any(|other| Arc::ptr_eq(other, key)))
-        .filter_map(|(_, interest)| interest.queue())
+        .cloned()
         .collect()
 }
 
@@ -368,15 +367,11 @@ pub(super) fn live(
     let waits =
         guard.is_some() || is_behind || batch.held.contains(&address) || member.line.holds(address);
     let keeps = match &target {
-        Target::Key => {
-            batch.keeps(key)
-                || key.needs_message()
-                || (waits && key.guaranteed.load(Ordering::Acquire) > 0)
-        }
+        Target::Key => batch.keeps(key) || key.needs_message() || (waits && key.keeps_guaranteed()),
         Target::One(listener) => {
             listener.filter.is_some()
                 || listener.detour(outgoing.is_broadcast).is_some()
-                || (waits && listener.queue.get().is_some())
+                || (waits && listener.may_have_queue())
         }
         Target::Seat(..) => true,
     };

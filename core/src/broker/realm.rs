@@ -38,6 +38,8 @@ pub(super) struct Realm {
     /// Changes whenever a key or a group's interest in one comes or goes.
     generation: AtomicU64,
     ages: AtomicU64,
+    /// Counts what comes to, changes in, and goes from the remembered queues.
+    remembered: AtomicU64,
     pub(super) state: Mutex<State>,
     pub(super) dropped: Counter,
     pub(super) queued: Counter,
@@ -127,6 +129,7 @@ impl Realm {
             routes: RwLock::new(Routes::new()),
             generation: AtomicU64::new(0),
             ages: AtomicU64::new(0),
+            remembered: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -162,6 +165,10 @@ impl Realm {
 
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    pub(super) fn remembered(&self) -> u64 {
+        self.remembered.load(Ordering::Acquire)
     }
 
     fn changed(&self) {
@@ -218,14 +225,15 @@ impl Realm {
         group
     }
 
-    /// Drops a group's interest that has neither members nor a queue any more.
+    /// Drops a group's interest that has neither members nor a queue any more, nor gets one.
     pub(super) fn exit_group(&self, entry: &KeyEntry, name: &str) {
         let mut groups = entry.groups.write();
         let before = groups.len();
         groups.retain(|group| {
             // Cached matches may keep the interest for long, but not its last members.
             group.members.all();
-            group.name.as_str() != name || group.members.len() > 0 || group.has_queue()
+            let is_used = group.members.len() > 0 || group.has_queue() || group.is_opening();
+            group.name.as_str() != name || is_used
         });
         if groups.len() != before {
             drop(groups);
@@ -241,6 +249,7 @@ impl Realm {
         metrics: &Metrics,
         record: QueueRecord,
     ) -> Arc<Slot> {
+        self.remembered.fetch_add(1, Ordering::AcqRel);
         let key = Arc::new(record.spec.key.clone());
         let slot_key = (key.clone(), record.spec.kind, record.spec.name.clone());
         let settings = record.spec.settings.clone();
@@ -345,6 +354,7 @@ impl Realm {
     /// Takes a queue out of the tables; the store is the caller's business.
     pub(super) fn forget(&self, state: &mut State, slot_key: &SlotKey) -> Option<Arc<Slot>> {
         let slot = state.slots.swap_remove(slot_key)?;
+        self.remembered.fetch_add(1, Ordering::AcqRel);
         state.queue_ended(slot_key);
         state.renamed.remove(slot_key);
         state.by_queue.remove(&slot.id);

@@ -4,47 +4,34 @@
 //! Decides nothing about routes. A store that answers at once never comes here except to
 //! [`Staged::complete`].
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod feeds;
+mod line;
 
-use indexmap::IndexMap;
-use parking_lot::Mutex;
-use smallvec::SmallVec;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::Broker;
-use super::batch::{Answering, Batch, Segment};
-use super::listen::{KeyEntry, Slot};
+use super::batch::{Answering, Batch, Segment, Stored};
+use super::listen::KeyEntry;
 use super::member::Member;
-use super::queue::Fed;
 use super::request::{Published, Reply, refuse};
 use crate::clock::Elapsed;
 use crate::model::Message;
-use crate::store::{Appended, LogId, Pending, Placed, QueueId, Seq};
+use crate::store::{Appended, Pending, QueueId};
 use crate::{Error, ErrorKind, Result};
 
-/// The staging line of one session.
-#[derive(Default)]
-pub(super) struct Line {
-    inner: Mutex<Inner>,
-    /// Something is staged; saves the lock on the way of plain messages.
-    is_busy: AtomicBool,
-}
+use feeds::Feeds;
+pub(super) use line::Line;
 
-#[derive(Default)]
-struct Inner {
-    waiting: VecDeque<Staged>,
-    is_draining: bool,
-    messages: usize,
-    bytes: usize,
-    is_paused: bool,
-    held: HashMap<usize, usize>,
-}
-
-/// One batch that the store has been given.
+/// One batch that the store has been given, or is to be given once queues are open that it is for.
 pub(super) struct Staged {
+    /// The store has not been asked yet; then there is nothing in `stored`.
+    unasked: Option<Vec<Stored>>,
     pending: Pending<Vec<Result<Appended>>>,
     stored: Vec<Given>,
+    /// Queues that were being opened when the store was asked: whoever subscribes by them is fed, too.
+    behind: Vec<(Arc<KeyEntry>, u64)>,
+    messages: usize,
     segments: Vec<Segment>,
     replies: Vec<Answering>,
     since: Elapsed,
@@ -64,106 +51,14 @@ struct Given {
     skip: Vec<QueueId>,
 }
 
-impl Line {
-    /// Whether messages on this key wait here: later ones must wait too (P8).
-    pub(super) fn holds(&self, key: usize) -> bool {
-        self.is_busy.load(Ordering::Acquire) && self.inner.lock().held.contains_key(&key)
-    }
-
-    /// Whether nothing is staged.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.is_busy.load(Ordering::Acquire)
-    }
-
-    /// Puts a batch at the end; whether the caller must start a [`drain`], and whether the session
-    /// must not be read from now on.
-    fn push(&self, staged: Staged, broker: &Broker) -> (bool, bool) {
-        let mut inner = self.inner.lock();
-        self.is_busy.store(true, Ordering::Release);
-        inner.messages += staged.stored.len();
-        inner.bytes += staged.bytes;
-        for key in &staged.held {
-            *inner.held.entry(*key).or_default() += 1;
-        }
-        inner.waiting.push_back(staged);
-        let is_full = inner.messages >= broker.config.staging_messages
-            || inner.bytes >= broker.config.staging_bytes;
-        let pauses = is_full && !inner.is_paused;
-        inner.is_paused |= is_full;
-        (!std::mem::replace(&mut inner.is_draining, true), pauses)
-    }
-
-    /// The next batch to wait for; `None`: the line is idle and whoever drains it may go.
-    fn next(&self) -> Option<Staged> {
-        let mut inner = self.inner.lock();
-        let next = inner.waiting.pop_front();
-        if next.is_none() {
-            inner.is_draining = false;
-            self.is_busy.store(false, Ordering::Release);
-        }
-        next
-    }
-
-    fn release(&self, held: &mut HashSet<usize>) {
-        let mut inner = self.inner.lock();
-        for key in held.drain() {
-            if let Some(count) = inner.held.get_mut(&key) {
-                *count -= 1;
-                if *count == 0 {
-                    inner.held.remove(&key);
-                }
-            }
-        }
-    }
-
-    /// A batch is through; whether the session may be read again.
-    fn done(&self, messages: usize, bytes: usize, broker: &Broker) -> bool {
-        let mut inner = self.inner.lock();
-        inner.messages -= messages;
-        inner.bytes -= bytes;
-        let has_room = inner.messages <= broker.config.staging_messages / 2
-            && inner.bytes <= broker.config.staging_bytes / 2;
-        has_room && std::mem::take(&mut inner.is_paused)
-    }
-
-    /// When the first of the waiting batches is too old; refused ones are not waited for.
-    fn oldest(&self) -> Option<Elapsed> {
-        let inner = self.inner.lock();
-        let mut waiting = inner.waiting.iter();
-        waiting
-            .find(|staged| !staged.is_refused)
-            .map(|staged| staged.since)
-    }
-
-    /// Refuses what is older than `limit`.
-    fn refuse_late(&self, limit: Elapsed, broker: &Broker, member: &Member) {
-        loop {
-            // Out of the line while it is refused: replies are called without a lock.
-            let (at, mut staged) = {
-                let mut inner = self.inner.lock();
-                let at = inner.waiting.iter().position(|staged| !staged.is_refused);
-                let Some(at) = at.filter(|at| inner.waiting[*at].since <= limit) else {
-                    return;
-                };
-                match inner.waiting.get_mut(at) {
-                    Some(slot) => (at, std::mem::replace(slot, Staged::refused())),
-                    None => return,
-                }
-            };
-            staged.refuse(broker, member);
-            // Only this task takes from the front, so the place is still the same.
-            if let Some(slot) = self.inner.lock().waiting.get_mut(at) {
-                *slot = staged;
-            }
-        }
-    }
-}
-
 impl Staged {
     fn refused() -> Self {
         Self {
+            unasked: None,
             pending: Pending::ready(Ok(Vec::new())),
             stored: Vec::new(),
+            behind: Vec::new(),
+            messages: 0,
             segments: Vec::new(),
             replies: Vec::new(),
             since: Elapsed::ZERO,
@@ -174,28 +69,17 @@ impl Staged {
         }
     }
 
-    /// Commits what the batch has to store and takes over what waits for that.
+    /// Takes over what the batch has to store, and what waits for that.
     pub(super) fn new(broker: &Broker, batch: &mut Batch) -> Self {
-        let mut appends = Vec::with_capacity(batch.appends.len());
-        let mut stored = Vec::with_capacity(batch.appends.len());
-        let mut has_delayed = false;
-        for item in batch.appends.drain(..) {
-            has_delayed |= item.append.due.is_some();
-            stored.push(Given {
-                message: item.append.message.clone(),
-                keys: item.keys,
-                skip: item.append.skip.clone(),
-            });
-            appends.push(item.append);
-        }
-        let pending = if appends.is_empty() {
-            Pending::ready(Ok(Vec::new()))
-        } else {
-            broker.store().append(appends)
-        };
+        let mut has_due = batch.appends.iter().map(|item| item.append.due);
+        let has_delayed = has_due.any(|due| due.is_some());
+        let unasked = std::mem::take(&mut batch.appends);
         Self {
-            pending,
-            stored,
+            pending: Pending::ready(Ok(Vec::new())),
+            stored: Vec::new(),
+            behind: Vec::new(),
+            messages: unasked.len(),
+            unasked: Some(unasked),
             segments: std::mem::take(&mut batch.segments),
             replies: std::mem::take(&mut batch.replies),
             since: broker.clock().elapsed(),
@@ -206,9 +90,66 @@ impl Staged {
         }
     }
 
+    /// Whether the store may be asked: it is known where everything goes.
+    fn is_ready(&self) -> bool {
+        let mut unasked = self.unasked.iter().flatten();
+        unasked.all(Stored::is_ready)
+    }
+
+    /// Commits what the batch has to store, unless that was done.
+    fn ask(&mut self, broker: &Broker) {
+        let Some(unasked) = self.unasked.take().filter(|unasked| !unasked.is_empty()) else {
+            return;
+        };
+        let mut appends = Vec::with_capacity(unasked.len());
+        self.stored.reserve_exact(unasked.len());
+        for mut item in unasked {
+            item.locate();
+            self.note_openings(&item.keys);
+            self.stored.push(Given {
+                message: item.append.message.clone(),
+                keys: item.keys,
+                skip: item.append.skip.clone(),
+            });
+            appends.push(item.append);
+        }
+        self.pending = broker.store().append(appends);
+    }
+
+    fn note_openings(&mut self, keys: &[Arc<KeyEntry>]) {
+        for key in keys {
+            let is_noted = |(other, _): &(Arc<KeyEntry>, u64)| Arc::ptr_eq(other, key);
+            if let Some(last) = key.openings.last()
+                && !self.behind.last().is_some_and(is_noted)
+            {
+                self.behind.push((key.clone(), last));
+            }
+        }
+    }
+
+    /// What the store says, asked as soon as it may be, and then by those behind it too.
+    async fn outcome(&mut self, broker: &Broker, line: &Line) -> Result<Vec<Result<Appended>>> {
+        for item in self.unasked.iter().flatten() {
+            item.ready().await;
+        }
+        self.ask(broker);
+        line.ask(broker);
+        // The store answers these first.
+        for (key, last) in &self.behind {
+            key.all_opened(*last).await;
+        }
+        (&mut self.pending).await
+    }
+
     /// Completes at once if the store has answered already and nothing is before it; else stages it.
     pub(super) fn finish(mut self, broker: &Arc<Broker>, member: &Arc<Member>) {
+        // Only this thread makes the line hold anything back.
+        if !member.line.is_holding() && self.is_ready() {
+            self.ask(broker);
+        }
         if member.line.is_idle()
+            && self.unasked.is_none()
+            && self.behind.is_empty()
             && let Some(result) = self.pending.take_ready()
         {
             return self.complete(broker, member, result);
@@ -319,6 +260,8 @@ impl Staged {
     /// The store took too long: producers are told no, what needs no store goes on (P24, P27).
     fn refuse(&mut self, broker: &Broker, member: &Member) {
         self.is_refused = true;
+        // What the store has not been asked yet it never is.
+        self.unasked = None;
         self.drop_expired(broker, member);
         self.send(member, |_| false);
         let error = Error::new(
@@ -329,84 +272,6 @@ impl Staged {
         // What was to go out with the refused ones reaches nobody, even if they are stored later.
         self.segments.clear();
         member.line.release(&mut self.held);
-    }
-}
-
-/// What attached queues are to be fed, by log, and how far each log has got.
-#[derive(Default)]
-struct Feeds {
-    logs: IndexMap<LogId, Feed>,
-    ends: SmallVec<[(Arc<KeyEntry>, LogId, Seq); 2]>,
-}
-
-struct Feed {
-    key: Arc<KeyEntry>,
-    entries: Vec<Fed>,
-    /// Which queue does not get which of them.
-    skips: Vec<(QueueId, Seq)>,
-    /// The last one that some queue was too full for; only the store knows which.
-    refused: Option<Seq>,
-}
-
-impl Feeds {
-    fn add(&mut self, placed: &Placed, given: &Given) {
-        // Of what no queue had room for the log has nothing.
-        if placed.queued == 0 {
-            return;
-        }
-        let mut keys = given.keys.iter();
-        let Some(key) = keys.find(|key| key.log() == Some(placed.log)) else {
-            return;
-        };
-        match self.ends.iter_mut().find(|(_, log, _)| *log == placed.log) {
-            Some((_, _, end)) => *end = placed.seq,
-            None => self.ends.push((key.clone(), placed.log, placed.seq)),
-        }
-        if key.attached.len() == 0 {
-            return;
-        }
-        let feed = self.logs.entry(placed.log).or_insert_with(|| Feed {
-            key: key.clone(),
-            entries: Vec::new(),
-            skips: Vec::new(),
-            refused: None,
-        });
-        if placed.refused > 0 {
-            feed.refused = Some(placed.seq);
-            return;
-        }
-        let skips = given.skip.iter().map(|queue| (*queue, placed.seq));
-        feed.skips.extend(skips);
-        feed.entries.push(Fed {
-            seq: placed.seq,
-            message: given.message.clone(),
-        });
-    }
-
-    fn flush(&mut self, producer: &Member) {
-        producer.note_stored(self.ends.drain(..));
-        for (_, feed) in self.logs.drain(..) {
-            feed.key.may_be_ahead();
-            for slot in feed.key.attached.all().iter() {
-                feed.to(slot);
-            }
-        }
-    }
-}
-
-impl Feed {
-    /// What a queue is not fed is a gap to it, and its courier reads what it is to get from there.
-    fn to(&self, slot: &Slot) {
-        if self.skips.iter().all(|(queue, _)| *queue != slot.id) {
-            slot.queue.feed(&self.entries);
-        } else {
-            let is_for_it = |fed: &&Fed| !self.skips.contains(&(slot.id, fed.seq));
-            let entries: Vec<Fed> = self.entries.iter().filter(is_for_it).cloned().collect();
-            slot.queue.feed(&entries);
-        }
-        if let Some(seq) = self.refused {
-            slot.queue.missed(seq);
-        }
     }
 }
 
@@ -458,7 +323,7 @@ async fn drain(broker: Arc<Broker>, member: Arc<Member>) {
         let result = wait(&broker, &member, &mut staged).await;
         staged.complete(&broker, &member, result);
         member.line.release(&mut staged.held);
-        let resumes = member.line.done(staged.stored.len(), staged.bytes, &broker);
+        let resumes = member.line.done(staged.messages, staged.bytes, &broker);
         if resumes {
             member.outbox().resume();
             broker.resume(&member);
@@ -483,7 +348,7 @@ async fn wait(
         let since = since.unwrap_or_else(|| broker.clock().elapsed());
         tokio::select! {
             biased;
-            result = &mut staged.pending => return result,
+            result = staged.outcome(broker, &member.line) => return result,
             () = broker.clock().sleep_until(since + timeout) => {}
         }
         let limit = broker.clock().elapsed().saturating_sub(timeout);

@@ -1,7 +1,8 @@
 //! SUBSCRIBE: who may listen, and which queue remembers it (P4, P5, P30).
 //!
 //! Checks and the store's part; being attached is in [`super::attach`]. A plain named subscription
-//! listens at once and gets its queue, for guaranteed messages, whenever the store has opened it.
+//! is answered at once; what is guaranteed and comes before the store has opened its queue is held, see
+//! [`super::opening`].
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use super::awareness::{self, Mail};
 use super::forget::{self, End, Gone};
 use super::listen::Listener;
 use super::member::Member;
+use super::opening::Opening;
 use super::queue;
 use super::realm::{Realm, SlotKey, State};
 use super::registry;
@@ -53,11 +55,13 @@ pub(super) fn subscribe(
         }));
     }
     let waits = request.options.durable || request.options.ack;
+    let held = (!waits).then(|| Opening::begin(broker, &listener, &request));
     let (done, waiting) = oneshot::channel();
     let opener = broker.clone();
     tokio::spawn(async move {
         let record = opening.await;
         let result = opened(&opener, &listener, &request, record);
+        drop(held);
         // Nobody may wait any more.
         let _ = done.send(result);
     });

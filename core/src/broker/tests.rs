@@ -6,6 +6,7 @@ mod gate;
 mod groups;
 mod harness;
 mod names;
+mod opening;
 mod owners;
 mod queues;
 mod realms;

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use crate::broker::Broker;
 use crate::clock::Clock;
-use crate::store::fallback::{FIRST_NUMBER, Merging, begin_numbers};
+use crate::store::fallback::{FIRST_NUMBER, Merging, begin_numbers, recall_mirror};
 use crate::store::{
     Bounds, Purpose, RedisOptions, SharedStore, SqliteOptions, SqliteStore, SwapStore,
 };
 use crate::{Error, ErrorKind, Result};
 
 use super::config::{ServerConfig, Storage};
+use super::mirror;
 use super::persistence::OnFallback;
 
 /// Between two looks whether Redis is back.
@@ -126,6 +127,7 @@ impl Fallback {
         };
         let store = self.file(purpose, path).await?;
         begin_numbers(&*store, is_done).await?;
+        recall_mirror(path, &*store).await?;
         Ok(store)
     }
 
@@ -175,11 +177,12 @@ impl Fallback {
             let Some(broker) = broker.upgrade() else {
                 return;
             };
-            match self.come_back(&broker, &store, &redis).await {
+            match Box::pin(self.come_back(&broker, &store, &redis)).await {
                 Ok(()) => {
                     *storage.lock() = Some(Storage::Redis(self.redis));
                     self.is_on.set(false);
-                    return;
+                    let broker = Arc::downgrade(&broker);
+                    return mirror::keep(broker, storage, self.clock).await;
                 }
                 Err(error) => {
                     tracing::error!(%error, "the fallback could not be brought back to Redis; trying again");
@@ -210,7 +213,7 @@ impl Fallback {
             };
             store.replace(redis.clone(), FIRST_NUMBER, last).await
         };
-        let merged = broker.begin_anew(change).await?;
+        let merged = Box::pin(broker.begin_anew(change)).await?;
         tracing::warn!(
             messages = merged.messages,
             dead_letters = merged.dead_letters,

@@ -1,7 +1,7 @@
 //! What management asks of the assembly: numbers, the store, the settings file, who is connected.
 
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use serde_json::{Map, Value};
 
@@ -127,6 +127,3 @@ fn plain(path: &Path) -> PathBuf {
         there = parent;
     }
 }
-
-/// Connections, once there is a port.
-pub(super) type Connections = Arc<OnceLock<Weak<crate::transport::Transport>>>;

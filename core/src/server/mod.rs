@@ -3,11 +3,14 @@
 //! [`Server::start`] is what the binary, the addon and tests call. The server owns its threads: one
 //! for the broker's own tasks, and the transport's I/O threads; none of them is the caller's.
 
+mod assemble;
 mod config;
 #[cfg(all(feature = "sqlite", feature = "redis"))]
 mod fallback;
 mod host;
 mod housekeeping;
+#[cfg(all(feature = "sqlite", feature = "redis"))]
+mod mirror;
 mod numbers;
 mod options;
 mod persistence;
@@ -28,27 +31,26 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 
 use crate::auth::Auth;
-use crate::broker::{Broker, BrokerConfig};
+use crate::broker::Broker;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::protocol::outbound;
-use crate::session::{Frames, Links, Rules, SessionConfig, Sessions};
-use crate::store::{Bounds, Durability, Store as _, StoreHealth, SwapStore};
+use crate::session::{Links, Rules, SessionConfig, Sessions};
+use crate::store::{Bounds, Durability, Store as _, StoreHealth};
 use crate::transport::{self, Transport};
 use crate::{Error, ErrorKind, Result};
 
+use assemble::Base;
 pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage, TlsFiles};
-use host::{Connections, ServerHost};
 use housekeeping::Housekeeping;
 use numbers::Numbers;
 use persistence::{Applied, StateFile};
 pub use persistence::{Persisted, Persistence, STATE_FILE};
 pub use reload::Reloaded;
 use reload::{Hot, Reloader};
-use rights::AuthRights;
-use security::{Kept, Security};
+use security::Kept;
 pub use settings::{Settings, parse_env_file, quote_env_value};
-use stores::{Opened, Stores};
+use stores::Stores;
 
 /// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.
 ///
@@ -98,67 +100,18 @@ impl Server {
         warnings.extend(warning);
         let otherwise = config.bounds.max_queued_per_realm;
         apply_realm_bounds(&config.limits, &config.bounds, otherwise);
-        let metrics = Arc::new(Metrics::default());
-        let opened = Opened::open(&config, purpose).await?;
-        let store = Arc::new(SwapStore::new(opened.store.clone(), config.clock.clone()));
-        let housekeeping = Arc::new(Housekeeping::start()?);
-        let security = Security::open(&config, &store).await?;
-        let auth = security.auth.clone();
-        let broker = new_broker(&config, &store, &auth, &metrics);
-        let opening = broker.clone();
-        let (place, noting) = (config.storage.place(), config.clock.clone());
-        housekeeping
-            .run(async move {
-                if let Some(left) = left {
-                    left.note_moved(place, noting).await;
-                }
-                opening.open().await
-            })
-            .await?;
-        let (storage, fallback) = opened.watch(&housekeeping, &broker, &store);
-        let stores = Arc::new(Stores {
-            broker: broker.clone(),
-            store,
-            storage,
-            fallback,
-            state,
-            bounds: config.bounds.clone(),
-            store_timeout: config.broker.store_timeout,
-            clock: config.clock.clone(),
-            housekeeping: housekeeping.clone(),
-        });
+        let base = Base::open(&config, state, purpose, left).await?;
+        let auth = base.security.auth.clone();
+        let (broker, stores) = (base.stores.broker.clone(), base.stores.clone());
+        let (metrics, housekeeping) = (base.metrics.clone(), stores.housekeeping.clone());
         let rules = Rules::new(session_config(&config));
-        let clock = config.clock.clone();
-        let asked = auth.clone();
+        let (asked, clock) = (auth.clone(), config.clock.clone());
         let sessions = Sessions::new(broker.clone(), asked, clock, rules.clone(), &metrics);
+        let links = sessions.links().clone();
         let hot = Hot::new(&config, rules, auth.clone())?;
         let settings = Reloader::start(stores.clone(), hot.clone(), &metrics, &mut config);
-        let connections = Connections::default();
-        let numbers = Numbers {
-            broker: broker.clone(),
-            stores: stores.clone(),
-            settings: settings.clone(),
-            metrics: metrics.clone(),
-            connections: connections.clone(),
-        };
-        let host = Arc::new(ServerHost {
-            numbers: numbers.clone(),
-            stores: stores.clone(),
-            settings: settings.clone(),
-            sessions: Arc::downgrade(&sessions),
-            auth: auth.clone(),
-            folders: host::folders(&config.data_dir, &config.storage_paths),
-        });
-        let (tasks, serving) = (housekeeping.clone(), (broker.clone(), sessions.clone()));
-        let managed = housekeeping.run(async move {
-            let (broker, sessions) = serving;
-            security
-                .manage(&broker, &sessions, host, |task| tasks.spawn(task))
-                .await
-        });
-        let kept = managed.await?;
+        let (numbers, kept) = base.manage(&config, &settings, &sessions).await?;
         housekeeping.spawn(sessions.watch());
-        let links = sessions.links().clone();
         let transport = match listen(&config, sessions, hot) {
             Ok(transport) => Arc::new(transport),
             Err(error) => {
@@ -171,8 +124,7 @@ impl Server {
                 return Err(error);
             }
         };
-        // There is one transport.
-        let _ = connections.set(Arc::downgrade(&transport));
+        numbers.count(&transport);
         let local = transport.local_addr();
         if !auth.is_enabled() && !local.ip().is_loopback() {
             let warning = open_to_all(local);
@@ -333,6 +285,12 @@ impl Server {
             .housekeeping
             .run(async move { broker.close(timeout).await })
             .await;
+        #[cfg(all(feature = "sqlite", feature = "redis"))]
+        {
+            let (broker, storage) = (self.broker.clone(), self.stores.storage.clone());
+            let noting = async move { mirror::finish(&broker, &storage).await };
+            let _ = self.housekeeping.run(noting).await;
+        }
         self.transport.close(timeout.min(CLOSE_LINES)).await;
         let kept = self.kept.close().await;
         self.housekeeping.stop();
@@ -377,33 +335,6 @@ fn listen(config: &ServerConfig, sessions: Arc<Sessions>, hot: Hot) -> Result<Tr
     Transport::start(listener, wanted, services, fallback, config.clock.clone())
 }
 
-fn new_broker(
-    config: &ServerConfig,
-    store: &Arc<SwapStore>,
-    auth: &Arc<Auth>,
-    metrics: &Arc<Metrics>,
-) -> Arc<Broker> {
-    let clock = config.clock.clone();
-    let frames = Frames::new(config.delivery_chunk_threshold, clock.clone());
-    let wanted = broker_config(config, auth);
-    Broker::new(wanted, store.clone(), clock, frames, metrics.clone())
-}
-
-/// The broker's settings, with those that stand elsewhere in the server's.
-fn broker_config(config: &ServerConfig, auth: &Arc<Auth>) -> BrokerConfig {
-    let mut broker = config.broker.clone();
-    broker.ping_interval = config.transport.ping_interval;
-    broker.rights = Arc::new(AuthRights(auth.clone()));
-    let idle = config.idle_eviction;
-    broker.idle_ttl = if idle.enabled {
-        idle.ttl
-    } else {
-        Duration::MAX
-    };
-    broker.sweep_interval = broker.sweep_interval.min(idle.interval).max(SHORTEST_SWEEP);
-    broker
-}
-
 /// Messages that may wait in realms: each by its own limit, else by that of all.
 fn apply_realm_bounds(limits: &Limits, bounds: &Bounds, otherwise: Option<u64>) {
     if !limits.enabled {
@@ -438,9 +369,6 @@ fn doors(config: &ServerConfig) -> transport::Doors {
         ..(**config.transport.doors.load()).clone()
     }
 }
-
-/// However short an interval is asked for.
-const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
 
 /// How long lines may take to empty once the broker is closed.
 const CLOSE_LINES: Duration = Duration::from_secs(5);

@@ -2,31 +2,44 @@
 //! for statistics; knows no door.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use serde_json::{Value, json};
 
-use super::host::Connections;
 use super::reload::Reloader;
 use super::stores::Stores;
 use crate::admin::of_realm;
-use crate::broker::Broker;
 use crate::metrics::{Family, Metrics};
-use crate::transport;
+use crate::transport::{self, Transport};
 
 /// Where the numbers are.
 #[derive(Clone)]
 pub(super) struct Numbers {
-    pub(super) broker: Arc<Broker>,
-    pub(super) stores: Arc<Stores>,
-    pub(super) settings: Arc<Reloader>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) connections: Connections,
+    stores: Arc<Stores>,
+    settings: Arc<Reloader>,
+    metrics: Arc<Metrics>,
+    /// Once there is a port.
+    transport: Arc<OnceLock<Weak<Transport>>>,
 }
 
 impl Numbers {
+    pub(super) fn new(stores: Arc<Stores>, settings: Arc<Reloader>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            stores,
+            settings,
+            metrics,
+            transport: Arc::default(),
+        }
+    }
+
+    /// From now on its connections are counted.
+    pub(super) fn count(&self, transport: &Arc<Transport>) {
+        // There is one.
+        let _ = self.transport.set(Arc::downgrade(transport));
+    }
+
     fn connections(&self) -> transport::Stats {
-        let transport = self.connections.get().and_then(std::sync::Weak::upgrade);
+        let transport = self.transport.get().and_then(Weak::upgrade);
         transport
             .map(|transport| transport.stats())
             .unwrap_or_default()
@@ -34,7 +47,7 @@ impl Numbers {
 
     /// Live numbers and counters.
     pub(super) fn tell(&self) -> Value {
-        let realms = self.broker.stats();
+        let realms = self.stores.broker.stats();
         let realms = realms
             .iter()
             .map(|(realm, stats)| (realm.to_string(), of_realm(stats)));
@@ -58,7 +71,7 @@ impl Numbers {
     fn store(&self) -> Value {
         let health = self.stores.health();
         let (storage, durability) = self.stores.in_force();
-        let store = self.broker.store();
+        let store = self.stores.broker.store();
         let gaps = store.gaps().into_iter();
         let gaps: Vec<Value> = gaps
             .map(|gap| json!({ "promise": gap.promise, "what": gap.what }))

@@ -89,6 +89,15 @@ impl Storage {
         }
     }
 
+    /// The file that stands in for it, if it has one.
+    #[cfg(all(feature = "sqlite", feature = "redis"))]
+    pub(super) fn fallback(&self) -> Option<PathBuf> {
+        match self {
+            Self::Redis(options) => options.fallback.clone(),
+            _ => None,
+        }
+    }
+
     /// In words.
     pub(super) fn place(&self) -> String {
         match self {
@@ -264,6 +273,15 @@ fn redis_members(redis: &RedisOptions, options: &mut Map<String, Value>) {
     }
     for (name, flag) in [("cluster", redis.cluster), ("strict", redis.strict)] {
         options.insert(name.to_owned(), flag.into());
+    }
+    let files = [
+        ("tls_ca", &redis.tls_ca),
+        ("tls_cert", &redis.tls_cert),
+        ("tls_key", &redis.tls_key),
+    ];
+    for (name, path) in files {
+        let path = path.as_deref().map(absolute);
+        options.extend(path.map(|path| (name.to_owned(), path.to_string_lossy().into())));
     }
     let lease = format!("{}ms", redis.lease.as_millis());
     options.insert("lease".to_owned(), lease.into());

@@ -177,7 +177,8 @@ impl Reloader {
         let (mut changed, mut needs_restart): (Vec<_>, Vec<_>) =
             differing.into_iter().partition(is_hot);
         let tls = config.load_tls()?;
-        // The one thing that may fail by now, so it goes first.
+        // What may fail by now goes first: the store, then what is kept of realms and tokens. Should the
+        // second fail, the next reading finds the store changed already and goes on from there.
         let is_store =
             |name: &String| same_option(name, "storage") || same_option(name, "storage_options");
         if changed.iter().any(is_store) && !self.change_store(&config, &new).await? {

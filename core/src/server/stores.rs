@@ -12,6 +12,8 @@ use super::config::{ServerConfig, Storage};
 #[cfg(all(feature = "sqlite", feature = "redis"))]
 use super::fallback;
 use super::housekeeping::Housekeeping;
+#[cfg(all(feature = "sqlite", feature = "redis"))]
+use super::mirror;
 use super::persistence::{OnFallback, Persisted, Persistence, StateFile};
 use crate::broker::Broker;
 use crate::clock::Clock;
@@ -90,7 +92,14 @@ impl Stores {
             store.swap_to(changing, new, force, &place, commit).await
         });
         let copied = swapped.await?;
-        *self.storage.lock() = Some(storage);
+        let before = self.storage.lock().replace(storage);
+        #[cfg(all(feature = "sqlite", feature = "redis"))]
+        if before.is_none_or(|before| before.fallback().is_none()) {
+            // Else it goes on by itself.
+            keep_mirror(&self.housekeeping, &self.broker, &self.storage, &self.clock);
+        }
+        #[cfg(not(all(feature = "sqlite", feature = "redis")))]
+        drop(before);
         self.broker.set_number();
         if let Some(ttl) = default_ttl {
             self.broker.set_default_ttl(ttl);
@@ -148,6 +157,7 @@ impl Opened {
         housekeeping: &Housekeeping,
         broker: &Arc<Broker>,
         store: &Arc<SwapStore>,
+        clock: &Arc<dyn Clock>,
     ) -> (Arc<parking_lot::Mutex<Option<Storage>>>, OnFallback) {
         let storage = Arc::new(parking_lot::Mutex::new(self.storage));
         #[cfg(all(feature = "sqlite", feature = "redis"))]
@@ -157,7 +167,8 @@ impl Opened {
             housekeeping.spawn(fallback.watch(broker, store.clone(), storage.clone()));
             return (storage, flag);
         }
-        let _ = (housekeeping, broker, store);
+        let _ = store;
+        keep_mirror(housekeeping, broker, &storage, clock);
         (storage, OnFallback::default())
     }
 
@@ -169,4 +180,19 @@ impl Opened {
             fallback: None,
         }
     }
+}
+
+/// Notes beside a fallback what Redis remembers, from now on, if messages wait in one that has any.
+fn keep_mirror(
+    housekeeping: &Housekeeping,
+    broker: &Arc<Broker>,
+    storage: &Arc<parking_lot::Mutex<Option<Storage>>>,
+    clock: &Arc<dyn Clock>,
+) {
+    #[cfg(all(feature = "sqlite", feature = "redis"))]
+    if mirror::wanted(storage).is_some() {
+        let (broker, storage) = (Arc::downgrade(broker), storage.clone());
+        housekeeping.spawn(mirror::keep(broker, storage, clock.clone()));
+    }
+    let _ = (housekeeping, broker, storage, clock);
 }

@@ -23,6 +23,12 @@ use super::types::{Append, LogId, PageLimit, QueueId, QueueSpec, Seq};
 use super::{SharedStore, Store};
 
 mod finish;
+mod mirror;
+mod there;
+
+use there::There;
+
+pub use mirror::{mirror_of, recall_mirror, write_mirror};
 
 /// Numbers of realms, logs and queues of a stand-in are above it, and no others.
 pub const FIRST_NUMBER: u64 = 1 << 52;
@@ -73,6 +79,8 @@ pub struct Merging {
     from: SharedStore,
     to: SharedStore,
     cursor: Option<ExportCursor>,
+    /// What the other store had before.
+    there: There,
     realms: HashMap<u64, RealmId>,
     logs: HashMap<u64, Source>,
     readers: BTreeMap<u64, Reader>,
@@ -110,9 +118,11 @@ impl Merging {
     /// # Errors
     /// What the stores say.
     pub async fn begin(from: SharedStore, to: SharedStore) -> Result<Self> {
+        let there = There::new(to.queues().await?);
         let mut merging = Self {
             from,
             to,
+            there,
             cursor: None,
             realms: HashMap::new(),
             logs: HashMap::new(),
@@ -243,14 +253,20 @@ impl Merging {
         }
         let source = self.logs.get_mut(&told.log);
         let source = source.ok_or_else(|| unfit("the log of a queue is unknown"))?;
-        let spec = QueueSpec {
+        let mut spec = QueueSpec {
             realm: source.realm.clone(),
             key: source.key.clone(),
             kind: told.kind,
             name: told.name.clone(),
             settings: told.settings.clone(),
         };
-        let opened = match self.to.open(spec, Timestamp(told.seen)).await {
+        let mut seen = Timestamp(told.seen);
+        // What was used there since, maybe by another broker, is as it was said there.
+        if let Some(found) = self.there.find(&spec).filter(|found| found.seen >= seen) {
+            spec.settings = found.spec.settings.clone();
+            seen = found.seen;
+        }
+        let opened = match self.to.open(spec, seen).await {
             Err(error) if error.kind() == ErrorKind::ConsumerIdTaken => {
                 // The stand-in is kept, for whoever wants it.
                 tracing::error!(%error, name = %told.name, "what a queue took in meanwhile is not merged");

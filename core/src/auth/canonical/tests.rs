@@ -177,7 +177,7 @@ fn spell(units: &[(u16, u8)], out: &mut String) {
     for unit in char::decode_utf16(plain.iter().copied()) {
         let how = units[at].1;
         match unit {
-            Ok(c) if how % 2 == 0 && !matches!(c, '"' | '\\' | '\0'..='\u{1f}') => {
+            Ok(c) if how.is_multiple_of(2) && !matches!(c, '"' | '\\' | '\0'..='\u{1f}') => {
                 out.push(c);
                 at += c.len_utf16();
             }

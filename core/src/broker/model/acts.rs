@@ -59,6 +59,7 @@ impl Life {
         let mut plain = self.book.subs.values().filter(|sub| !sub.is_durable);
         let is_doubtful = plain.any(|sub| sub.qid.as_ref().is_some_and(takes_all));
         let mut rooms = self.rooms();
+        self.note_held(session, from, items, &mut rooms);
         for item in items {
             let mut item = item.clone();
             let keeps = |ttl: &u64| *ttl > 0 || !(is_doubtful || item.delay.is_some());
@@ -147,6 +148,7 @@ impl Life {
             is_delayed: due.is_some(),
             is_loose: item.cast.is_some(),
             is_cast: item.cast.is_some(),
+            is_held: false,
             full: 0,
             may_be_full: false,
             is_refused: false,
@@ -165,6 +167,7 @@ impl Life {
         } else if !self.is_refusing {
             rooms.delayed -= 1;
         }
+        self.doubt_held(&mut sent, rooms);
         let is_stored = !sent.certain.is_empty() || due.is_some();
         sent.is_nowhere = (self.is_refusing && is_stored) || sent.is_full();
         sent.is_refused = sent.is_nowhere && sent.is_guarded;
@@ -410,5 +413,6 @@ impl Life {
             .refuse(refusing.then_some(ErrorKind::StoreUnavailable));
         self.trouble = Some(self.clock.elapsed());
         (self.is_stalled, self.is_refusing) = (stalled, refusing);
+        self.refuse_held();
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Sent {
     /// It was due while the store was in trouble: who gets it, and how often, is not known.
     pub(super) is_loose: bool,
     pub(super) is_cast: bool,
+    /// It may wait for a queue that is being opened: queues opened meanwhile may take it too.
+    pub(super) is_held: bool,
     /// Queues that were full for it.
     pub(super) full: usize,
     /// One of those that may take it was full.
@@ -132,6 +134,8 @@ pub(super) struct Seat {
 pub(super) struct Queue {
     pub(super) every: Tri,
     pub(super) guaranteed: Tri,
+    /// It is being opened for a plain subscription that was told it is there.
+    pub(super) is_promised: bool,
     pub(super) entries: BTreeMap<usize, Entry>,
     pub(super) seats: BTreeMap<usize, Seat>,
     /// Nothing failed and nothing has a key, so that whatever can go goes.
@@ -145,6 +149,7 @@ impl Default for Queue {
         Self {
             every: Tri::No,
             guaranteed: Tri::No,
+            is_promised: false,
             entries: BTreeMap::new(),
             seats: BTreeMap::new(),
             is_plain_sailing: true,
@@ -157,6 +162,7 @@ impl Queue {
     /// Whether it takes a message.
     pub(super) fn takes(&self, guaranteed: bool) -> Tri {
         match guaranteed {
+            true if self.is_promised => Tri::Yes,
             true => self.every.max(self.guaranteed),
             false => self.every,
         }
@@ -225,10 +231,14 @@ pub(super) struct Book {
 }
 
 pub(super) fn matches(key: usize, sent: &Sent) -> bool {
+    takes_event(key, sent.event, sent.from)
+}
+
+pub(super) fn takes_event(key: usize, event: usize, from: usize) -> bool {
     match key {
-        0 => sent.event == 0,
-        1 => sent.event == 1,
-        2 => sent.event == 0 && sent.from == 0,
+        0 => event == 0,
+        1 => event == 1,
+        2 => event == 0 && from == 0,
         _ => true,
     }
 }

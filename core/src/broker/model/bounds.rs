@@ -17,6 +17,10 @@ pub(super) struct Rooms {
     pub(super) uncertain: BTreeSet<Qid>,
     /// Of delayed ones.
     pub(super) delayed: u64,
+    /// What is produced now is held, see [`super::held`].
+    pub(super) is_held: bool,
+    /// Something is held, and takes its room later than it was produced.
+    pub(super) is_doubtful: bool,
 }
 
 /// More than any life produces.
@@ -43,8 +47,8 @@ impl Life {
         };
         Rooms {
             queues: records.iter().map(room).collect(),
-            uncertain: BTreeSet::new(),
             delayed,
+            ..Rooms::default()
         }
     }
 

@@ -21,7 +21,10 @@ impl Life {
             return;
         };
         let (n, sent) = (marked.n, &self.book.sent[marked.n]);
-        let is_known = !sent.is_nowhere && (sent.is_delayed || !sent.certain.is_empty());
+        // Of what is held and its repeat either may come to the store first.
+        let waits = self.unanswered.contains_key(&n) || self.unasked.contains_key(&n);
+        let is_there = !(sent.is_nowhere || sent.is_held && waits);
+        let is_known = is_there && (sent.is_delayed || !sent.certain.is_empty());
         let is_over = self.clock.elapsed() >= marked.at + NAME_LIFE;
         let mut asks = Tri::No;
         for (qid, queue) in &self.book.queues {
@@ -91,6 +94,7 @@ impl Life {
             // Where it is refused it waits and comes later.
             let is_well = self.is_well() && self.rooms().queues.is_empty();
             let mut sent = self.book.sent[n].clone();
+            let is_well = is_well && !sent.is_loose;
             if is_well {
                 self.find_takers(&mut sent, &mut Rooms::default());
                 self.book.store(n, &sent, true);

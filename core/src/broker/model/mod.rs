@@ -12,6 +12,7 @@ mod casts;
 mod deliver;
 mod due;
 mod end;
+mod held;
 mod life;
 mod link;
 mod names;

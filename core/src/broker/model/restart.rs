@@ -47,6 +47,12 @@ impl Life {
         self.openings.clear();
         self.holders.clear();
         self.producers.clear();
+        // The store was asked to hold them or not.
+        for n in self.unanswered.keys().chain(self.unasked.keys()) {
+            let sent = &mut self.book.sent[*n];
+            sent.is_loose |= sent.is_delayed;
+            self.marked.retain(|marked| marked.n != *n);
+        }
         self.unanswered.clear();
         self.unasked.clear();
         self.granted.clear();
@@ -116,6 +122,7 @@ impl Life {
                 queue.guaranteed
             );
             (queue.every, queue.guaranteed) = (every, guaranteed);
+            queue.is_promised = false;
         }
         assert!(known.is_empty() || is_shaky, "nobody's: {known:?}");
         for (qid, durable) in known {

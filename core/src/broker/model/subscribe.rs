@@ -44,6 +44,7 @@ impl Life {
             .is_some_and(|sub| sub.wish == *wish);
         if let Some(qid) = &qid {
             let queue = self.book.queues.entry(qid.clone()).or_default();
+            queue.is_promised = false;
             if failed {
                 (queue.every, queue.guaranteed) = opening.before;
             } else if self.registry.get(&(wish.name, wish.key)) == Some(wish) {
@@ -194,6 +195,8 @@ impl Life {
                 Tri::Maybe
             };
             queue.guaranteed = before.1.max(Tri::Maybe);
+            queue.is_promised |= !wish.durable && !wish.ack && !self.is_refusing;
+            self.take_held(&wish, session);
         }
         self.openings.push(Opening {
             session,

@@ -201,6 +201,10 @@ impl Life {
         let fails = timed_out || sent.is_nowhere || self.is_refusing || was_full;
         assert!(may_fail && fails, "{n}: {error}");
         sent.is_late |= timed_out;
+        // The store may have been asked or not.
+        sent.is_loose |= timed_out && sent.is_delayed;
+        self.marked.retain(|marked| marked.n != n || !timed_out);
+        let sent = &mut self.book.sent[n];
         if sent.is_delayed {
             return; // held or not, it reaches nobody before it is due
         }
@@ -213,7 +217,11 @@ impl Life {
 
     fn nobody_waits_too_long(&mut self, now: Elapsed) {
         for (n, since) in &self.unasked {
-            self.book.sent[*n].is_late |= now - *since >= Duration::from_secs(5);
+            let sent = &mut self.book.sent[*n];
+            let is_late = now - *since >= Duration::from_secs(5);
+            sent.is_late |= is_late;
+            sent.is_loose |= is_late && sent.is_delayed;
+            self.marked.retain(|marked| marked.n != *n || !is_late);
         }
         if !self.is_stalled {
             self.unasked.clear();

@@ -176,3 +176,57 @@ async fn a_refused_registration_is_what_ready_says() {
     let error = soon(client.connection.ready()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden);
 }
+
+#[tokio::test]
+async fn a_connection_that_is_to_be_made_once_stays_down_when_it_is_lost() {
+    let script = Script::start().await;
+    let options = ConnectOptions {
+        once: true,
+        ..script.options()
+    };
+    let mut client = script.open(options.clone());
+    let peer = script.first().await;
+    soon(client.connection.ready()).await.unwrap();
+    peer.kill();
+    client.event("down disconnected").await;
+    client.event("closed").await;
+
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let client = script.open(ConnectOptions { port, ..options });
+    let error = soon(client.connection.ready()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Disconnected);
+}
+
+#[tokio::test]
+async fn who_was_let_in_before_tries_again_when_only_the_moment_was_wrong() {
+    let script = Script::start().await;
+    let options = ConnectOptions {
+        auth: Some(Auth {
+            token: Some("t".into()),
+            ..Auth::default()
+        }),
+        ..script.options()
+    };
+    let mut client = script.open(options);
+    let mut peer = script.accept().await;
+    for (answer, payload) in [
+        ("AUTH_OK", json!({ "realm": "r", "role": "both" })),
+        ("AUTH_FAIL", json!({ "code": 429, "message": "too many" })),
+        ("AUTH_OK", json!({ "realm": "r", "role": "both" })),
+        ("AUTH_FAIL", json!({ "code": 401, "message": "gone" })),
+    ] {
+        assert_eq!(peer.event().await.name, "AUTHENTICATION");
+        peer.emit(answer, payload.clone()).await;
+        if payload["code"] == 401 {
+            client.event("down unauthenticated").await;
+            return;
+        }
+        if answer == "AUTH_OK" {
+            client.event("connected").await;
+        }
+        peer.kill();
+        peer = script.accept().await;
+    }
+}

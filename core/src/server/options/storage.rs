@@ -107,6 +107,13 @@ impl Options {
             options.prefix = prefix;
         }
         options.sentinel = self.text(&["sentinel"])?;
+        for (name, path) in [
+            ("tls_ca", &mut options.tls_ca),
+            ("tls_cert", &mut options.tls_cert),
+            ("tls_key", &mut options.tls_key),
+        ] {
+            *path = self.text(&[name])?.map(Into::into);
+        }
         self.flag(&["cluster"], &mut options.cluster)?;
         self.flag(&["strict"], &mut options.strict)?;
         self.duration(&["lease"], &mut options.lease)?;

@@ -159,7 +159,7 @@ fn parts_of_later_versions_are_refused_unless_off() {
         Some(ErrorKind::Unsupported)
     );
     assert_eq!(
-        kind(r#"{"auth":{"token":"x"}}"#),
+        kind(r#"{"cluster":{"enabled":true}}"#),
         Some(ErrorKind::Unsupported)
     );
     assert_eq!(

@@ -2,18 +2,17 @@
 //! messages, and what is remembered of producers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::model::{Key, RealmId};
+use crate::model::RealmId;
 use crate::{ErrorKind, Result};
 
 use super::super::documents::{Collection, Condition, DocumentChange, DocumentRecord};
 use super::super::record::{ExceptionRecord, LetterRecord, ReaderRecord, Record};
 use super::super::types::{
-    Append, Appended, Burial, Exception, LogId, QueueChange, QueueId, QueueKind, QueueRecord,
-    QueueSettings, QueueSpec, Seq,
+    Append, Appended, Burial, Exception, QueueChange, QueueSettings, QueueSpec, Seq,
 };
+use super::there::There;
 use super::{BITE, Merged, Merging, Moved, Reader, unfit};
 
 impl Merging {
@@ -23,20 +22,14 @@ impl Merging {
     /// # Errors
     /// What the other store says.
     pub async fn finish(mut self, now: Timestamp) -> Result<Merged> {
-        let there = self.to.queues().await?;
+        let there = There::new(self.to.queues().await?);
         for reader in std::mem::take(&mut self.readers).into_values() {
             self.finish_queue(&reader, &there, now).await?;
         }
         for letter in std::mem::take(&mut self.letters).into_values() {
             self.bury(letter, &there, now).await?;
         }
-        for row in std::mem::take(&mut self.delayed).into_values() {
-            let realm = self.realm(row.realm)?;
-            let mut item = Append::new(realm, row.message, Vec::new());
-            (item.due, item.owner) = (Some(Timestamp(row.due)), row.owner);
-            item.mark = Some((format!("stand-in d{}", row.realm).into(), item.message.id.0));
-            self.merged.messages += u64::from(!self.put(item).await?.duplicate);
-        }
+        self.put_delayed().await?;
         for document in std::mem::take(&mut self.documents).into_values() {
             self.put_document(document, now).await?;
         }
@@ -58,6 +51,25 @@ impl Merging {
             }
         }
         Ok(self.merged)
+    }
+
+    async fn put_delayed(&mut self) -> Result<()> {
+        let mut rows = std::mem::take(&mut self.delayed).into_values().peekable();
+        while rows.peek().is_some() {
+            let mut items = Vec::new();
+            for row in rows.by_ref().take(BITE) {
+                let realm = self.realm(row.realm)?;
+                let mut item = Append::new(realm, row.message, Vec::new());
+                (item.due, item.owner) = (Some(Timestamp(row.due)), row.owner);
+                let mark = format!("stand-in d{}", row.realm).into();
+                item.mark = Some((mark, item.message.id.0));
+                items.push(item);
+            }
+            for answer in self.to.append(items).await? {
+                self.merged.messages += u64::from(!answer?.duplicate);
+            }
+        }
+        Ok(())
     }
 
     fn realm(&self, number: u64) -> Result<RealmId> {
@@ -96,12 +108,7 @@ impl Merging {
         }
     }
 
-    async fn finish_queue(
-        &mut self,
-        reader: &Reader,
-        there: &[QueueRecord],
-        now: Timestamp,
-    ) -> Result<()> {
+    async fn finish_queue(&mut self, reader: &Reader, there: &There, now: Timestamp) -> Result<()> {
         let (told, target) = (&reader.told, reader.target);
         let source = self.logs.get(&told.log);
         let source = source.ok_or_else(|| unfit("the log of a queue is unknown"))?;
@@ -119,7 +126,6 @@ impl Merging {
                 sent = Some(to);
             }
         }
-        let others = others(there, source.target, target);
         let of_queue = (told.queue, 0)..=(told.queue, Seq::MAX);
         let rest: Vec<Seq> = self
             .exceptions
@@ -136,7 +142,7 @@ impl Merging {
                 row.message.clone(),
                 log.into_iter().collect(),
             );
-            item.skip = others.clone();
+            item.skip = there.others(log, target);
             item.mark = Some((format!("stand-in x{}", told.queue).into(), seq));
             if let Some(placed) = self.put(item).await?.placed.first() {
                 self.merged.messages += 1;
@@ -167,28 +173,28 @@ impl Merging {
     }
 
     /// Makes a dead letter of its queue, which may be gone.
-    async fn bury(
-        &mut self,
-        letter: LetterRecord,
-        there: &[QueueRecord],
-        now: Timestamp,
-    ) -> Result<()> {
+    async fn bury(&mut self, letter: LetterRecord, there: &There, now: Timestamp) -> Result<()> {
         let realm = self.realm(letter.realm)?;
-        let is_it = |record: &&QueueRecord| {
-            let spec = &record.spec;
-            (&spec.realm, &spec.key, spec.kind, &spec.name)
-                == (&realm, &letter.key, letter.kind, &letter.name)
+        let spec = QueueSpec {
+            realm: realm.clone(),
+            key: letter.key,
+            kind: letter.kind,
+            name: letter.name,
+            settings: QueueSettings {
+                durable: true,
+                ..QueueSettings::default()
+            },
         };
-        let found = there.iter().find(is_it);
+        let found = there.find(&spec).map(|record| (record.queue, record.log));
         let (queue, log) = match found {
-            Some(record) => (record.queue, record.log),
+            Some(found) => found,
             None => {
-                self.open_for(&realm, &letter.key, letter.kind, &letter.name, now)
-                    .await?
+                let opened = self.to.open(spec, now).await?;
+                (opened.queue, opened.log)
             }
         };
         let mut item = Append::new(realm, letter.message, vec![log]);
-        item.skip = others(there, Some(log), queue);
+        item.skip = there.others(Some(log), queue);
         item.mark = Some((format!("stand-in g{}", letter.queue).into(), letter.seq));
         if let Some(placed) = self.put(item).await?.placed.first() {
             let change = QueueChange {
@@ -211,35 +217,6 @@ impl Merging {
         }
         Ok(())
     }
-
-    async fn open_for(
-        &self,
-        realm: &RealmId,
-        key: &Key,
-        kind: QueueKind,
-        name: &Arc<str>,
-        now: Timestamp,
-    ) -> Result<(QueueId, LogId)> {
-        let spec = QueueSpec {
-            realm: realm.clone(),
-            key: key.clone(),
-            kind,
-            name: name.clone(),
-            settings: QueueSettings {
-                durable: true,
-                ..QueueSettings::default()
-            },
-        };
-        let opened = self.to.open(spec, now).await?;
-        Ok((opened.queue, opened.log))
-    }
-}
-
-/// The other readers of a log.
-fn others(there: &[QueueRecord], log: Option<LogId>, but: QueueId) -> Vec<QueueId> {
-    let readers = there.iter().filter(|record| Some(record.log) == log);
-    let readers = readers.map(|record| record.queue);
-    readers.filter(|queue| *queue != but).collect()
 }
 
 fn state(row: &ExceptionRecord, seq: Seq) -> Exception {

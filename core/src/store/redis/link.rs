@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo as _, Pipeline,
-    RedisError, RedisResult, TlsMode, Value,
+    RedisError, RedisResult, TlsCertificates, TlsMode, Value,
 };
 
 use crate::{Error, ErrorKind, Result};
 
 use super::given::GivenClient;
 use super::options::RedisOptions;
-use super::trouble;
+use super::{tls, trouble};
 
 /// A connection takes this long at most.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -66,6 +66,7 @@ enum Way {
 /// Makes connections and keeps the present one.
 pub(super) struct Links {
     way: Way,
+    certificates: Option<TlsCertificates>,
     present: Mutex<(u64, Option<Link>)>,
     /// One connection is made at a time.
     making: tokio::sync::Mutex<()>,
@@ -81,8 +82,11 @@ fn cannot(error: &RedisError) -> Error {
 impl Links {
     pub(super) fn new(options: &RedisOptions) -> Result<Self> {
         options.check()?;
+        let certificates = tls::certificates(options)?;
+        let way = Way::new(options, certificates.as_ref());
         Ok(Self {
-            way: Way::new(options).map_err(|error| cannot(&error))?,
+            way: way.map_err(|error| cannot(&error))?,
+            certificates,
             present: Mutex::default(),
             making: tokio::sync::Mutex::default(),
         })
@@ -148,7 +152,8 @@ impl Links {
             Way::Cluster(_) => {
                 let urls = options.urls();
                 let any = urls.get(fastrand::usize(..urls.len().max(1)));
-                Client::open(any.copied().unwrap_or_default())?
+                let any = any.copied().unwrap_or_default();
+                client(any, self.certificates.as_ref())?
             }
         };
         let mut link = client.get_async_pubsub().await?;
@@ -160,29 +165,27 @@ impl Links {
 }
 
 impl Way {
-    fn new(options: &RedisOptions) -> RedisResult<Self> {
+    fn new(options: &RedisOptions, certificates: Option<&TlsCertificates>) -> RedisResult<Self> {
         if let Some(client) = &options.client {
             return Ok(Self::Given(client.clone()));
         }
         let urls = options.urls();
         if options.cluster {
-            let builder = ClusterClientBuilder::new(urls)
+            let mut builder = ClusterClientBuilder::new(urls)
                 .connection_timeout(CONNECT)
                 .response_timeout(options.timeout)
                 .retries(0);
+            if let Some(certificates) = certificates {
+                builder = builder.certs(certificates.clone());
+            }
             return Ok(Self::Cluster(Box::new(builder.build()?)));
         }
         if let Some(name) = &options.sentinel {
-            let client = SentinelClient::build(
-                urls.clone(),
-                name.clone(),
-                Some(node(urls.first().copied().unwrap_or_default())?),
-                SentinelServerType::Master,
-            )?;
+            let client = sentinel(&urls, name, certificates)?;
             let client = Box::new(tokio::sync::Mutex::new(client));
             return Ok(Self::Sentinel(client));
         }
-        let client = Client::open(urls.first().copied().unwrap_or_default())?;
+        let client = client(urls.first().copied().unwrap_or_default(), certificates)?;
         Ok(Self::One(Box::new(client)))
     }
 
@@ -210,16 +213,49 @@ impl Way {
     }
 }
 
-/// How a Sentinel's master is reached: like the Sentinel itself.
-fn node(url: &str) -> RedisResult<SentinelNodeConnectionInfo> {
-    let info = url.into_connection_info()?;
-    let node = SentinelNodeConnectionInfo::default();
-    let node = node.set_redis_connection_info(info.redis_settings().clone());
-    Ok(match info.addr() {
-        ConnectionAddr::TcpTls { insecure, .. } => node.set_tls_mode(match insecure {
-            true => TlsMode::Insecure,
-            false => TlsMode::Secure,
-        }),
-        _ => node,
-    })
+fn client(url: &str, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    match certificates {
+        Some(certificates) => Client::build_with_tls(url, certificates.clone()),
+        None => Client::open(url),
+    }
+}
+
+/// Sentinels and their master are reached in the same way: by TLS or not, with the same user and
+/// password. The database is the master's.
+fn sentinel(
+    urls: &[&str],
+    name: &str,
+    certificates: Option<&TlsCertificates>,
+) -> RedisResult<SentinelClient> {
+    let infos = urls.iter().map(|url| url.into_connection_info());
+    let infos = infos.collect::<RedisResult<Vec<_>>>()?;
+    let addresses = infos.iter().map(|info| info.addr().clone());
+    let mut builder = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)?;
+    if let Some(first) = infos.first() {
+        let settings = first.redis_settings();
+        builder = builder.set_client_to_redis_db(settings.db());
+        if let Some(user) = settings.username() {
+            builder = builder
+                .set_client_to_redis_username(user)
+                .set_client_to_sentinel_username(user);
+        }
+        if let Some(password) = settings.password() {
+            builder = builder
+                .set_client_to_redis_password(password)
+                .set_client_to_sentinel_password(password);
+        }
+        if let ConnectionAddr::TcpTls { insecure, .. } = first.addr() {
+            let mode = match insecure {
+                true => TlsMode::Insecure,
+                false => TlsMode::Secure,
+            };
+            builder = builder.set_client_to_redis_tls_mode(mode);
+        }
+    }
+    if let Some(certificates) = certificates {
+        builder = builder
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_certificates(certificates.clone());
+    }
+    builder.build()
 }

@@ -26,6 +26,7 @@ mod start;
 mod take;
 mod tell;
 mod thread;
+mod tls;
 mod told;
 mod trouble;
 

@@ -24,6 +24,12 @@ pub struct RedisOptions {
     pub cluster: bool,
     /// The addresses are Sentinels that watch a master of this name; none.
     pub sentinel: Option<String>,
+    /// The PEM file of whoever has signed Redis's certificate; none: the authorities of the web.
+    pub tls_ca: Option<PathBuf>,
+    /// The PEM file of our own certificate, where Redis asks for one; none.
+    pub tls_cert: Option<PathBuf>,
+    /// That of its key; none.
+    pub tls_key: Option<PathBuf>,
     /// Start only if Redis never evicts keys; false (P1).
     pub strict: bool,
     /// Open it even if its messages have moved to another store; false (P28).
@@ -47,6 +53,9 @@ impl Default for RedisOptions {
             prefix: "restante".to_owned(),
             cluster: false,
             sentinel: None,
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
             strict: false,
             force: false,
             fallback: None,
@@ -93,6 +102,13 @@ impl RedisOptions {
             };
         }
         let urls = self.urls();
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return wrong("storage_options.tls_cert and tls_key need each other");
+        }
+        let has_tls = self.tls_ca.is_some() || self.tls_cert.is_some();
+        if has_tls && !urls.iter().all(|url| url.starts_with("rediss://")) {
+            return wrong("storage_options.tls_ca and tls_cert need rediss:// addresses");
+        }
         if urls.is_empty() {
             return wrong("storage_options.url must be a redis:// or rediss:// address");
         }
@@ -164,6 +180,14 @@ mod tests {
         named(|options| options.url = " , ".to_owned(), "url");
         named(|options| options.prefix = "a{b}".to_owned(), "prefix");
         named(|options| options.sentinel = Some(String::new()), "sentinel");
+        named(|options| options.tls_ca = Some("ca.pem".into()), "tls_ca");
+        named(
+            |options| {
+                options.url = "rediss://x".to_owned();
+                options.tls_cert = Some("c.pem".into());
+            },
+            "tls_key",
+        );
         named(
             |options| {
                 options.cluster = true;

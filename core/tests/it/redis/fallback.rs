@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use restante::ErrorKind;
-use restante::client::{Client, Messages};
+use restante::client::{Client, Messages, Produce, Subscribe};
 use restante::server::{Persistence, Server, Storage};
 use restante::store::RedisOptions;
 use tempfile::TempDir;
@@ -30,6 +30,10 @@ async fn remember(server: &Server) {
     let consumer = soon(client(server).consumer("billing")).await.unwrap();
     drop(soon(consumer.subscribe(subscribe())).await.unwrap());
     soon(consumer.connection().close(SECOND)).await.unwrap();
+}
+
+fn plain() -> Subscribe {
+    Subscribe::to("paid").acked()
 }
 
 async fn produce(server: &Server, numbers: std::ops::Range<u64>) {
@@ -130,7 +134,11 @@ async fn what_came_while_redis_was_away_is_there_after_a_restart() {
     redis.kill();
     let server = start(folder.path(), storage).await.unwrap();
     assert!(is_on_fallback(&server));
-    assert_eq!(waiting(&server).await, [0; 0], "it begins empty");
+    assert_eq!(
+        waiting(&server).await,
+        [0],
+        "it remembers, and holds nothing"
+    );
     server.close(10 * SECOND).await.unwrap();
 }
 
@@ -194,6 +202,57 @@ async fn everything_comes_back_to_redis_while_the_server_runs() {
     let server = start(folder.path(), storage).await.unwrap();
     assert_eq!(waiting(&server).await, [0]);
     assert_eq!(server.storage().0, "redis");
+    server.close(10 * SECOND).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_redis_remembers_is_queued_for_while_it_is_away_and_nobody_has_come_yet() {
+    let folder = TempDir::new().unwrap();
+    let mut redis = RedisServer::start(&["--appendonly", "yes"]);
+    let storage = storage(&redis, folder.path());
+    let server = start(folder.path(), storage.clone()).await.unwrap();
+    remember(&server).await;
+    // A plain subscription is remembered for what is guaranteed.
+    let named = soon(client(&server).consumer("audit")).await.unwrap();
+    let messages = soon(named.subscribe(plain())).await.unwrap();
+    produce(&server, 0..5).await;
+    soon(named.connection().close(SECOND)).await.unwrap();
+    drop(messages);
+    server.close(10 * SECOND).await.unwrap();
+    redis.kill();
+
+    let server = start(folder.path(), storage.clone()).await.unwrap();
+    assert!(is_on_fallback(&server));
+    produce(&server, 5..20).await;
+    let producer = soon(client(&server).producer("orders")).await.unwrap();
+    let guaranteed = Produce {
+        event: "paid",
+        message: Some("20"),
+        guaranteed: true,
+        ..Produce::default()
+    };
+    let answer = producer.send(&guaranteed, 5 * SECOND);
+    assert_eq!(soon(answer).await.unwrap().queued, 2);
+    soon(producer.connection().close(SECOND)).await.unwrap();
+    redis.run();
+    until_back(&server).await;
+    assert_eq!(taken(&server, 21).await, (0..21).collect::<Vec<_>>());
+    let named = soon(client(&server).consumer("audit")).await.unwrap();
+    let mut messages = soon(named.subscribe(plain())).await.unwrap();
+    assert_eq!(take(&mut messages, 1).await, [20]);
+    soon(named.connection().close(SECOND)).await.unwrap();
+    server.close(10 * SECOND).await.unwrap();
+
+    // What has ended on the fallback is not brought back by an older list.
+    redis.kill();
+    let server = start(folder.path(), storage.clone()).await.unwrap();
+    let consumer = soon(client(&server).consumer("billing")).await.unwrap();
+    let messages = soon(consumer.subscribe(subscribe())).await.unwrap();
+    soon(messages.unsubscribe(true)).await.unwrap();
+    soon(consumer.connection().close(SECOND)).await.unwrap();
+    server.close(10 * SECOND).await.unwrap();
+    let server = start(folder.path(), storage).await.unwrap();
+    assert_eq!(waiting(&server).await, [0], "audit alone");
     server.close(10 * SECOND).await.unwrap();
 }
 

@@ -199,3 +199,18 @@ async fn a_stand_in_that_holds_something_keeps_its_numbers() {
     let same = from.open(spec("a"), now()).await.unwrap();
     assert_eq!((same.queue, same.log), (queue.queue, queue.log));
 }
+
+#[tokio::test]
+async fn a_queue_that_was_used_in_redis_since_stays_as_it_is_there() {
+    let (from, to) = (stand_in().await, redis().await);
+    let mut older = spec("a");
+    older.settings.durable = false;
+    let stood_in = from.open(older, Timestamp(5)).await.unwrap();
+    put(&from, item(2, &stood_in)).await;
+    let there = to.open(spec("a"), Timestamp(9)).await.unwrap();
+    merge(&from, &to).await;
+    let found = to.queues().await.unwrap().remove(0);
+    assert_eq!((found.queue, found.seen), (there.queue, Timestamp(9)));
+    assert_eq!(found.spec, spec("a"));
+    assert_eq!(waiting(&to, &there).await, [(2, 0)]);
+}

@@ -11,9 +11,11 @@ mod merge;
 mod relay;
 mod rig;
 mod same;
+mod sentinel;
 pub mod server;
 mod storm;
 #[cfg(unix)]
 mod swap;
+mod tls;
 mod troubles;
 mod two;

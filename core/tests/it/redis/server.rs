@@ -13,7 +13,7 @@ use restante::store::{Bounds, RedisOptions, RedisStore};
 
 /// Ends the server when its input ends, however the test's process ends.
 /// It says its number before its first word.
-const KEEPER: &str = r#"sh -c 'echo "pid $$"; exec redis-server "$@"' redis-server "$@" & server=$!
+pub const KEEPER: &str = r#"sh -c 'echo "pid $$"; exec redis-server "$@"' redis-server "$@" & server=$!
     cat >/dev/null; kill -9 $server; wait"#;
 
 pub struct RedisServer {

@@ -312,3 +312,31 @@ async fn a_redis_that_evicts_is_refused_by_strict() {
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.message().contains("allkeys-lru"), "{error}");
 }
+
+#[tokio::test]
+async fn where_config_is_denied_the_start_says_what_it_cannot_know_and_works() {
+    let server = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let rule = [
+        "ACL", "SETUSER", "me", "on", ">secret", "~*", "&*", "+@all", "-config",
+    ];
+    assert!(server.say(&rule).starts_with("+OK"));
+    let mut options = server.options();
+    options.url = format!("redis://me:secret@127.0.0.1:{}", server.port);
+    let mut strict = options.clone();
+    let rig = Rig::new(options).await;
+    rig.put().await.unwrap().remove(0).unwrap();
+    assert_eq!(rig.waiting().await, [1]);
+    // What Redis does not say is not promised.
+    assert_eq!(rig.store.durability(), Durability::Process);
+    let warnings = rig.store.health().warnings;
+    assert!(
+        warnings
+            .iter()
+            .any(|text| text.contains("CONFIG is denied"))
+    );
+    assert!(!format!("{warnings:?}").contains("secret"));
+    strict.strict = true;
+    let clock = std::sync::Arc::new(SystemClock::new());
+    let refused = RedisStore::open(strict, Bounds::default(), clock).await;
+    assert_eq!(refused.err().unwrap().kind(), ErrorKind::Config);
+}

@@ -94,8 +94,8 @@ fn moment(round: usize, port: u16) -> u8 {
 /// How often, by the size of the run.
 pub fn rounds() -> usize {
     match std::env::var("RESTANTE_LONG").as_deref() {
-        Ok("1") => 100,
-        _ => 5,
+        Ok("1") => 200,
+        _ => 10,
     }
 }
 

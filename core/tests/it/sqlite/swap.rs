@@ -245,7 +245,7 @@ async fn a_second_change_is_refused_while_the_first_goes_on() {
     soon(consumer.connection().close(SECOND)).await.unwrap();
     let change = |name| server.set_persistence(wish(sqlite(folder.path(), name)));
     let both = async { tokio::join!(change("one"), change("other")) };
-    let (first, second) = soon(both).await;
+    let (first, second) = Box::pin(soon(both)).await;
     assert_eq!(first.unwrap().storage, "sqlite");
     let refused = second.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::SwapInProgress, "{refused}");

@@ -147,86 +147,94 @@ async fn an_approval_of_a_token_that_has_become_known_grants_nothing_and_says_so
         kind(rig.decide(&id, true, None).await),
         ErrorKind::TokenExists
     );
-    assert_eq!(rig.pending(), [id.clone()], "it waits as before");
+    assert_eq!(
+        rig.pending(),
+        std::slice::from_ref(&id),
+        "it waits as before"
+    );
     rig.decide(&id, false, None).await.unwrap();
 }
+
+/// Who decides.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    Acme,
+    Other,
+    Administrator,
+}
+use By::{Acme, Administrator, Other};
+use ErrorKind::{BadCommand, Forbidden, ProofRejected};
+
+/// Realm, role asked for, role said, by whom, what comes of it.
+type Grant = (
+    &'static str,
+    &'static str,
+    Option<Role>,
+    By,
+    Result<Role, ErrorKind>,
+);
+const GRANTS: &[Grant] = &[
+    ("org:acme", "producer", None, Acme, Ok(Role::Producer)),
+    (
+        "org:acme",
+        "producer",
+        Some(Role::Manager),
+        Acme,
+        Ok(Role::Manager),
+    ),
+    ("org:acme", "nonsense", None, Acme, Ok(Role::Both)),
+    (
+        "org:acme",
+        "consumer",
+        Some(Role::Admin),
+        Acme,
+        Err(Forbidden),
+    ),
+    ("org:acme", "admin", Some(Role::Both), Acme, Err(Forbidden)),
+    ("org:acme", "producer", None, Other, Err(ProofRejected)),
+    ("*", "admin", Some(Role::Admin), Acme, Err(ProofRejected)),
+    ("org:acme", "admin", None, Administrator, Err(BadCommand)),
+    (
+        "org:acme",
+        "admin",
+        Some(Role::Admin),
+        Administrator,
+        Err(BadCommand),
+    ),
+    (
+        "org:acme",
+        "admin",
+        Some(Role::Consumer),
+        Administrator,
+        Ok(Role::Consumer),
+    ),
+    ("*", "admin", None, Administrator, Err(BadCommand)),
+    (
+        "*",
+        "both",
+        Some(Role::Both),
+        Administrator,
+        Err(BadCommand),
+    ),
+    (
+        "*",
+        "both",
+        Some(Role::Admin),
+        Administrator,
+        Ok(Role::Admin),
+    ),
+];
 
 #[tokio::test]
 async fn roles_are_granted_by_who_may() {
     let realm_key = Authority::Realm(RealmId::parse("org:acme").unwrap());
     let other_key = Authority::Realm(RealmId::parse("org:other").unwrap());
-    use ErrorKind::{BadCommand, Forbidden, ProofRejected};
-    // Realm, role asked for, role said, by whom, what comes of it.
-    let cases = [
-        ("org:acme", "producer", None, &realm_key, Ok(Role::Producer)),
-        (
-            "org:acme",
-            "producer",
-            Some(Role::Manager),
-            &realm_key,
-            Ok(Role::Manager),
-        ),
-        ("org:acme", "nonsense", None, &realm_key, Ok(Role::Both)),
-        (
-            "org:acme",
-            "consumer",
-            Some(Role::Admin),
-            &realm_key,
-            Err(Forbidden),
-        ),
-        (
-            "org:acme",
-            "admin",
-            Some(Role::Both),
-            &realm_key,
-            Err(Forbidden),
-        ),
-        ("org:acme", "producer", None, &other_key, Err(ProofRejected)),
-        (
-            "*",
-            "admin",
-            Some(Role::Admin),
-            &realm_key,
-            Err(ProofRejected),
-        ),
-        (
-            "org:acme",
-            "admin",
-            None,
-            &Authority::Global,
-            Err(BadCommand),
-        ),
-        (
-            "org:acme",
-            "admin",
-            Some(Role::Admin),
-            &Authority::Global,
-            Err(BadCommand),
-        ),
-        (
-            "org:acme",
-            "admin",
-            Some(Role::Consumer),
-            &Authority::Global,
-            Ok(Role::Consumer),
-        ),
-        ("*", "admin", None, &Authority::Global, Err(BadCommand)),
-        (
-            "*",
-            "both",
-            Some(Role::Both),
-            &Authority::Global,
-            Err(BadCommand),
-        ),
-        (
-            "*",
-            "both",
-            Some(Role::Admin),
-            &Authority::Global,
-            Ok(Role::Admin),
-        ),
-    ];
-    for (realm, role, said, authority, expected) in cases {
+    for (realm, role, said, who, expected) in GRANTS.iter().copied() {
+        let authority = match who {
+            By::Acme => &realm_key,
+            By::Other => &other_key,
+            By::Administrator => &Authority::Global,
+        };
         let rig = Rig::new().await;
         let id = rig
             .ask(Ask {
@@ -253,5 +261,5 @@ async fn roles_are_granted_by_who_may() {
         ErrorKind::RequestUnknown
     );
     let unknown = rig.decide_as("authreq-0-0", true, None, &realm_key).await;
-    assert_eq!(kind(unknown), ProofRejected);
+    assert_eq!(kind(unknown), ErrorKind::ProofRejected);
 }

@@ -401,21 +401,6 @@ impl Broker {
         admin::purge_realm(self, realm)
     }
 
-    /// Ends a realm: closes its sessions, lets nobody in until it is done, forgets its names and queues
-    /// and drops all that is stored for it (admin.md §1.6).
-    /// Errors: `bad_name` for `default` and `*`; store trouble: its sessions and names are gone then.
-    pub fn remove_realm(self: &Arc<Self>, realm: &RealmId) -> Answer<Removed> {
-        realms::remove(self, realm)
-    }
-
-    /// Gives a realm another name, with all that is stored for it; its sessions are closed and have to
-    /// come in anew (admin.md §1.7). How many those were.
-    /// Errors: `bad_name` for `default` and `*`, or if the store holds anything under `to`; then
-    /// everything is as before, but for the sessions.
-    pub fn rename_realm(self: &Arc<Self>, from: &RealmId, to: &RealmId) -> Answer<usize> {
-        realms::rename(self, from, to)
-    }
-
     /// The sessions of a realm, or of all, the oldest first.
     pub fn sessions_of(&self, realm: Option<&RealmId>) -> Vec<SessionInfo> {
         sessions::list(self, realm)

@@ -8,6 +8,7 @@
 mod external;
 mod lifetime;
 mod realms;
+mod renames;
 mod tokens;
 
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! What operators ask of the broker and order it to do: numbers, queues, dead letters, realms, sessions.
-//! The doing is in [`super::admin`], [`super::realms`] and [`super::sessions`].
+//! What operators ask of the broker and order it to do: numbers, queues, dead letters, sessions.
+//! The doing is in [`super::admin`] and [`super::sessions`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::member::Member;
-use super::request::{QueueStats, RealmStats, Removed, SessionInfo};
-use super::{Answer, Broker, admin, catalogue, realms, sessions};
+use super::request::{QueueStats, RealmStats, SessionInfo};
+use super::{Answer, Broker, admin, catalogue, sessions};
 use crate::Error;
 use crate::clock::Timestamp;
 use crate::model::RealmId;
@@ -78,21 +78,6 @@ impl Broker {
     /// queues; answers how many messages. The realm goes on.
     pub fn purge_realm(self: &Arc<Self>, realm: &RealmId) -> Answer<u64> {
         admin::purge_realm(self, realm)
-    }
-
-    /// Ends a realm: closes its sessions, lets nobody in until it is done, forgets its names and queues
-    /// and drops all that is stored for it (admin.md §1.6).
-    /// Errors: `bad_name` for `default` and `*`; store trouble: its sessions and names are gone then.
-    pub fn remove_realm(self: &Arc<Self>, realm: &RealmId) -> Answer<Removed> {
-        realms::remove(self, realm)
-    }
-
-    /// Gives a realm another name, with all that is stored for it; its sessions are closed and have to
-    /// come in anew (admin.md §1.7). How many those were.
-    /// Errors: `bad_name` for `default` and `*`, or if the store holds anything under `to`; then
-    /// everything is as before, but for the sessions.
-    pub fn rename_realm(self: &Arc<Self>, from: &RealmId, to: &RealmId) -> Answer<usize> {
-        realms::rename(self, from, to)
     }
 
     /// The sessions of a realm, or of all, the oldest first.

@@ -1,13 +1,13 @@
 //! The body of a command → [`Command`], under all the names that clients use.
 
-use crate::auth::{E2ee, Role};
+use crate::auth::{E2ee, Role, ValidatorUrl};
 use crate::store::{DeadLetterId, QueueId};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::body::Body;
 use super::{
-    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, WhichLetter, WhichSession,
-    WhichToken,
+    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, StoreWish, WhichLetter,
+    WhichSession, WhichToken,
 };
 
 const KEY: &[&str] = &["key", "preshared_key", "presharedKey"];
@@ -36,7 +36,7 @@ impl Command {
             "get" => Ok(Self::Get),
             "stats" => Ok(Self::Stats),
             "reload_settings" => Ok(Self::ReloadSettings),
-            "set_persistence" => Ok(Self::SetPersistence(persistence(body)?)),
+            "set_persistence" => Ok(Self::SetPersistence(StoreWish(persistence(body)?))),
             name if name.starts_with("dlq_") || name.starts_with("queue_") => queues(name, &body),
             name if name.contains("realm") => realms(name, &body),
             name => credentials(name, &body),
@@ -152,6 +152,7 @@ fn external(body: &Body) -> Result<ExternalAuth> {
         (None, Some(prefix)) => Scope::Prefix(prefix),
         (Some(_), Some(_)) => return Err(bad("give realm or realm_prefix, not both")),
     };
+    let url = body.filled(&["auth_url", "authUrl"])?;
     // Absent keeps what is there, an empty text clears it.
     let names = &["auth_secret", "authSecret"];
     let secret = match body.get(names) {
@@ -160,7 +161,7 @@ fn external(body: &Body) -> Result<ExternalAuth> {
     };
     Ok(ExternalAuth {
         scope,
-        url: body.filled(&["auth_url", "authUrl"])?,
+        url: url.as_deref().map(ValidatorUrl::parse).transpose()?,
         secret,
     })
 }

@@ -111,10 +111,11 @@ fn making_realms() -> Vec<Row> {
     ]
 }
 
-fn changing_realms() -> Vec<Row> {
-    let mut rows = Vec::new();
-    // Each: the command, a body that is good, where and what is seen of it, bodies that are not.
-    let changes = [
+/// The command, a body that is good, what is seen of it then, bodies that are not.
+type Change = (&'static str, Value, Value, Vec<Value>);
+
+fn changes() -> Vec<Change> {
+    vec![
         (
             "set_realm_auth",
             json!({ "required": false }),
@@ -187,13 +188,17 @@ fn changing_realms() -> Vec<Row> {
             json!({ "ephemeral": null, "expires_at": null }),
             vec![],
         ),
-    ];
+    ]
+}
+
+fn changing_realms() -> Vec<Row> {
+    let mut rows = Vec::new();
     let of = |realm: &str, body: &Value| {
         let mut body = body.clone();
         body["realm"] = json!(realm);
         body
     };
-    for (command, good, seen, bad) in changes {
+    for (command, good, seen, bad) in changes() {
         let seen = seen.as_object().unwrap().iter();
         let seen =
             seen.map(|(name, value)| (format!("/settings/realms/one/{name}"), value.clone()));

@@ -66,12 +66,30 @@ async fn are_listed_over_all_realms_page_by_page(on: On) {
     managed.house.close().await;
 }
 
-async fn are_not_changed_by_being_looked_at(on: On) {
+async fn are_not_changed_by_being_looked_at_nor_is_who_works(on: On) {
     let managed = buried(on, 2).await;
-    let first = list(&managed, json!({})).await;
-    for _ in 0..20 {
-        assert_eq!(list(&managed, json!({})).await, first);
+    let mut client = managed.client("acme-token", "c").await;
+    client.subscribe(super::durable("work")).await;
+    for n in 0..10 {
+        client.produce("work", json!(n), json!({})).await;
     }
+    let first = list(&managed, json!({})).await;
+    let mut taken = Vec::new();
+    for n in 0..10 {
+        let delivery = client.delivery().await;
+        for _ in 0..5 {
+            assert_eq!(list(&managed, json!({})).await, first);
+            let stats = managed.order(json!({ "command": "queue_stats" })).await;
+            assert_eq!(stats["ok"], true, "{stats}");
+        }
+        taken.push(delivery["message"].clone());
+        assert_eq!(delivery["delivery_attempt"], 1, "{delivery}");
+        if n % 2 == 0 {
+            client.ack(&delivery).await;
+        }
+    }
+    assert_eq!(taken, (0..10).map(|n| json!(n)).collect::<Vec<_>>());
+    assert_eq!(client.rest().await, 0);
     managed.house.close().await;
 }
 
@@ -157,7 +175,7 @@ async fn of_a_realm_whose_clients_are_all_gone_are_listed(on: On) {
 
 on_each_store!(
     are_listed_over_all_realms_page_by_page,
-    are_not_changed_by_being_looked_at,
+    are_not_changed_by_being_looked_at_nor_is_who_works,
     are_replayed_one_at_a_time,
     are_discarded_once_and_only_in_their_realm,
     are_purged_in_one_realm_only,

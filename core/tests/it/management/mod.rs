@@ -2,6 +2,7 @@
 //! (admin.md §3, §4; P28, P30, P37).
 
 mod commands;
+mod fallback;
 mod letters;
 #[cfg(unix)]
 mod persistence;

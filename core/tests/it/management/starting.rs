@@ -126,6 +126,47 @@ async fn what_was_ordered_is_there_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rename_that_was_cut_short_is_finished_at_the_start() {
+    let realm = |name| restante::model::RealmId::parse(name).unwrap();
+    for is_renamed in [true, false] {
+        let place = Place::new(true);
+        let server = place.start().await;
+        let mut client = Client::connect(server.local_addr(), "c").await;
+        assert_eq!(shown(&mut client, "acme-token").await, "acme");
+        for verb in ["CONSUMER", "PRODUCER"] {
+            let hello = json!({ "name": "c", "id": "c" });
+            client.call(verb, &hello).await;
+        }
+        client.subscribe(super::durable("e")).await;
+        let answer = client.produce("e", json!("waits"), json!({})).await;
+        assert_eq!(answer["queued"], 1, "{answer}");
+        let wish = json!({ "realm": "acme", "client_id": "x", "client_name": "x" });
+        client.call("AUTHORIZATION_REQUEST", &wish).await;
+        client.leave().await;
+        // As far as it had come.
+        let (old, new) = (realm("acme"), realm("new"));
+        server.auth().begin_rename(&old, &new).await.unwrap();
+        if is_renamed {
+            server.auth().rename_realm(old, new).await.unwrap();
+        }
+        close(server, &place).await;
+        let server = place.start().await;
+        assert!(server.auth().open_renames().await.unwrap().is_empty());
+        let name = if is_renamed { "new" } else { "acme" };
+        let mut client = Client::connect(server.local_addr(), "c").await;
+        assert_eq!(shown(&mut client, "acme-token").await, name);
+        let hello = json!({ "name": "c", "id": "c" });
+        client.call("CONSUMER", &hello).await;
+        client.subscribe(super::durable("e")).await;
+        assert_eq!(client.messages(1).await, [json!("waits")]);
+        let list = json!({ "command": "authorization_list", "realm": name });
+        let listed = send(&server, &place.order(&list)).await;
+        assert_eq!(listed["requests"].as_array().unwrap().len(), 1, "{listed}");
+        close(server, &place).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_realm_that_ended_while_nobody_served_it_is_gone_before_the_port_opens() {
     let place = Place::new(true);
     let server = place.start().await;

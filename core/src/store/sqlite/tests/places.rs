@@ -274,7 +274,7 @@ async fn a_new_database_its_log_and_its_backup_are_their_owners_alone() {
     let copy = house.folder.path().join("copy.sqlite");
     store.backup(copy).await.unwrap();
     for name in house.files() {
-        if name.ends_with(".lock") || name.ends_with(".spare") {
+        if name.ends_with(".lock") || name.ends_with(".ballast") {
             continue;
         }
         let file = fs::metadata(house.folder.path().join(&name)).unwrap();

@@ -127,6 +127,9 @@ pub(super) struct Seat {
     pub(super) prefetch: u32,
     /// Everything it has of the queue is known.
     pub(super) is_exact: bool,
+    /// Its subscription was made anew without ack while live copies awaited one: others wait for room
+    /// behind those, and for those of their ordering key (P8, P12).
+    pub(super) was_acked: bool,
     pub(super) holds: BTreeMap<Held, Hold>,
     alone: Option<usize>,
 }
@@ -415,6 +418,7 @@ impl Seat {
             line: line.clone(),
             prefetch,
             is_exact,
+            was_acked: false,
             holds: BTreeMap::new(),
             alone: None,
         }

@@ -2,84 +2,11 @@
 
 use super::super::{Leave, Verdict};
 use super::acts::{Item, Mark};
-use super::book::{Who, Wish};
+use super::book::Who;
 use super::casts::Cast;
+use super::steps::*;
 use super::{Op, live, live_in};
 use crate::store::{Bounds, Overflow};
-
-const OWN: (Who, bool, bool) = (Who::Own, false, false);
-const ACKED: (Who, bool, bool) = (Who::Own, false, true);
-const DURABLE: (Who, bool, bool) = (Who::Own, true, false);
-const GROUP: (Who, bool, bool) = (Who::Group, false, false);
-
-fn connect(slot: usize, name: usize) -> Op {
-    instance(slot, name, None)
-}
-
-fn instance(slot: usize, name: usize, instance: Option<u8>) -> Op {
-    Op::Connect {
-        slot,
-        name,
-        instance,
-        acked: None,
-    }
-}
-
-fn subscribe(slot: usize, name: usize, key: usize, how: (Who, bool, bool), prefetch: u32) -> Op {
-    let (who, durable, ack) = how;
-    let wish = Wish {
-        name,
-        key,
-        who,
-        durable,
-        ack,
-        prefetch,
-    };
-    Op::Subscribe { slot, wish }
-}
-
-fn plain(event: usize) -> Item {
-    Item {
-        event,
-        guaranteed: false,
-        ttl: None,
-        key: None,
-        confirm: true,
-        delay: None,
-        mark: None,
-        cast: None,
-    }
-}
-
-fn kept(event: usize) -> Item {
-    Item {
-        guaranteed: true,
-        ..plain(event)
-    }
-}
-
-fn short(item: Item, millis: u64) -> Item {
-    Item {
-        ttl: Some(millis),
-        ..item
-    }
-}
-
-fn produce(slot: usize, items: &[Item]) -> Op {
-    Op::Produce {
-        slot,
-        from: 0,
-        items: items.to_vec(),
-    }
-}
-
-fn store(stalled: bool, refusing: bool) -> Op {
-    Op::Store { stalled, refusing }
-}
-
-fn pass(millis: u64) -> Op {
-    Op::Advance { millis }
-}
 
 #[tokio::test]
 async fn a_group_gets_plain_messages_behind_guaranteed_ones_of_the_same_read() {
@@ -345,24 +272,6 @@ async fn what_was_acked_is_not_brought_back_by_a_read_that_began_before() {
         ])
         .await;
     }
-}
-
-fn delayed(item: Item, millis: u64) -> Item {
-    Item {
-        delay: Some(millis),
-        ..item
-    }
-}
-
-fn marked(item: Item, mark: Mark) -> Item {
-    Item {
-        mark: Some(mark),
-        ..item
-    }
-}
-
-fn restart(crashed: bool) -> Op {
-    Op::Restart { crashed }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! `RESTANTE_LONG=1` runs many more lives, `PROPTEST_CASES` as many as it says.
 
 mod acts;
+mod again;
 mod book;
 mod bounds;
 mod cases;
@@ -17,6 +18,7 @@ mod life;
 mod link;
 mod names;
 mod restart;
+mod steps;
 mod subscribe;
 mod watch;
 

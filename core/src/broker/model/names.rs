@@ -102,8 +102,11 @@ impl Life {
             match answer {
                 Ok(()) => self.taken(&claim, waited, lost),
                 Err(error) if error.kind() == ErrorKind::DuplicateConsumer => {
-                    let holder = self.holders.get(&claim.name);
-                    let (holder, _) = *holder.expect("refused a name that nobody holds (P22)");
+                    let holder = self.holders.get(&claim.name).map(|(holder, _)| *holder);
+                    // One that lost another of its names since held this one when it was asked for.
+                    let before = claim.holder.filter(|holder| lost.contains(holder));
+                    let holder = holder.or(before);
+                    let holder = holder.expect("refused a name that nobody holds (P22)");
                     assert_ne!(holder, claim.session);
                     let heard = self.sessions[holder].line.last_byte() > claim.since;
                     assert!(

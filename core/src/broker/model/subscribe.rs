@@ -230,6 +230,7 @@ impl Life {
         let keeps_seat = old
             .as_ref()
             .is_some_and(|old| old.qid == qid && qid.is_some());
+        let had_to_ack = old.as_ref().is_some_and(|old| old.wish.ack);
         if let Some(old) = old
             && !keeps_seat
             && let Some(old) = old.qid
@@ -237,12 +238,7 @@ impl Life {
             self.book.unseat(session, &old, false, self.clock.now());
         }
         if keeps_seat {
-            // What is out stays out; what is on its way may come or not.
-            let from = (session, wish.key, 0)..(session, wish.key + 1, 0);
-            self.book
-                .live
-                .range_mut(from)
-                .for_each(|(_, live)| live.must = false);
+            self.keep_live(session, wish.key, had_to_ack, qid.as_ref());
         } else {
             self.book
                 .live
@@ -280,6 +276,20 @@ impl Life {
             is_durable,
         };
         self.book.subs.insert(place, sub);
+    }
+
+    /// What is out stays out; what is on its way may come or not.
+    fn keep_live(&mut self, session: usize, key: usize, had_to_ack: bool, qid: Option<&Qid>) {
+        let own = (session, key, 0)..(session, key + 1, 0);
+        let mut awaits = false;
+        for (_, live) in self.book.live.range_mut(own) {
+            live.must = false;
+            awaits |= had_to_ack && !live.is_over;
+        }
+        let queue = qid.and_then(|qid| self.book.queues.get_mut(qid));
+        if let Some(seat) = queue.and_then(|queue| queue.seats.get_mut(&session)) {
+            seat.was_acked |= awaits;
+        }
     }
 
     fn sit(&mut self, session: usize, qid: &Qid, wish: &Wish, line: &Arc<Line>, is_durable: bool) {

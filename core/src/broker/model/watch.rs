@@ -132,7 +132,9 @@ impl Life {
                 // What others on the key store is fed to this one too, and live copies go behind it.
                 let mut stored = sent.certain.iter().chain(&sent.possible);
                 let is_fed = stored.any(|(of, _)| of == key);
-                !sub.wish.ack && is_empty && !is_fed && self.trouble.is_none()
+                let seat = queue.and_then(|queue| queue.seats.get(session));
+                let waits = seat.is_some_and(|seat| seat.was_acked);
+                !sub.wish.ack && is_empty && !is_fed && !waits && self.trouble.is_none()
             });
             assert!(
                 !is_direct,

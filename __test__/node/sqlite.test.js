@@ -1,6 +1,7 @@
 'use strict';
 // The SQLite store through the package: what waits survives the server, and what operators see of it.
 const assert = require('node:assert/strict');
+const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
@@ -99,4 +100,36 @@ test('a backup is a database of its own; statistics say how the store is doing',
 
   const memory = await startServer(t);
   await assert.rejects(memory.server.backup(path.join(made, 'no.sqlite')), { code: 'store_unsupported' });
+});
+
+test('a backup that is taken under load holds all that was confirmed before it began', async (t) => {
+  const made = folder(t);
+  const first = await startServer(t, sqlite(path.join(made, 'store.sqlite')));
+  const away = await first.consumer('billing');
+  await away.subscribe('paid', () => {}, { durable: true, ack: true });
+  await away.close();
+  const producer = await first.producer('orders');
+  let confirmed = 0;
+  let isOver = false;
+  const load = Array.from({ length: 16 }, async () => {
+    while (!isOver) {
+      await producer.produce('paid', 'x'.repeat(500), { confirm: true });
+      confirmed++;
+    }
+  });
+  await until(() => confirmed >= 500, 'some load');
+  const copy = path.join(made, 'copy.sqlite');
+  const before = confirmed;
+  await first.server.backup(copy);
+  const after = confirmed;
+  isOver = true;
+  await Promise.all(load);
+  assert.ok(after > before, 'work went on meanwhile');
+
+  const second = await startServer(t, sqlite(copy));
+  const { queues } = await second.server.getStats({ queues: true });
+  assert.ok(queues[0].waiting >= before, `${queues[0].waiting} of ${before}`);
+  await second.server.stop();
+  const whole = spawnSync(process.execPath, [path.join(__dirname, '../../bin/restante.js'), 'store', 'check', '--filename', copy], { encoding: 'utf8' });
+  assert.equal(whole.status, 0, whole.stderr);
 });

@@ -9,7 +9,7 @@
 //!  admin                         management commands
 //!  broker  auth  transport  client  routing and delivery; who may what; sockets; the Rust client
 //!  protocol  store  limits       our verbs ⇄ Socket.IO events; where messages wait
-//!  model  wire  tls  error  clock  metrics
+//!  model  wire  tls  error  clock  metrics  env_file
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -23,6 +23,8 @@ pub mod broker;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod clock;
+#[cfg(feature = "server")]
+pub mod env_file;
 mod error;
 #[cfg(feature = "server")]
 pub mod limits;

@@ -1,13 +1,12 @@
-//! Files of `NAME="value"` lines (admin.md §5.3): read and written alike, for the owner's eyes only.
-//!
-//! A value in double quotes has `\"`, `\\` and `\n` undone, in single quotes nothing; unquoted it ends with
-//! the line, trimmed. Knows no variable. Called by `bootstrap`, and by whoever starts a process.
+//! The env file of a process: read whole, appended to, for its owner's eyes only (admin.md §2.8). What
+//! its lines look like is [`crate::env_file`]'s business. Called by `bootstrap`, and by whoever starts a
+//! process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind as IoKind, Write};
 use std::path::Path;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, env_file};
 
 fn failed(path: &Path, what: &str, cause: &std::io::Error) -> Error {
     let message = format!("the file {} cannot be {what}", path.display());
@@ -24,68 +23,10 @@ pub fn read_env_file(path: &Path) -> Result<Vec<(String, String)>> {
         Err(error) if error.kind() == IoKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(path, "read", &error)),
     };
-    let mut variables = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let assignment = line
-            .split_once('=')
-            .map(|(name, value)| (name.trim(), value.trim()));
-        match assignment {
-            Some((name, value)) if !name.is_empty() && !name.contains(char::is_whitespace) => {
-                variables.push((name.to_owned(), unquoted(value)));
-            }
-            _ => {
-                let message = format!("{}, line {}: not NAME=value", path.display(), number + 1);
-                return Err(Error::new(ErrorKind::Config, message));
-            }
-        }
-    }
-    Ok(variables)
-}
-
-fn unquoted(value: &str) -> String {
-    let inside = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
-    if let Some(plain) = inside('\'') {
-        return plain.to_owned();
-    }
-    let Some(quoted) = inside('"') else {
-        return value.to_owned();
-    };
-    let mut text = String::with_capacity(quoted.len());
-    let mut chars = quoted.chars();
-    while let Some(c) = chars.next() {
-        match (c, c == '\\') {
-            (_, false) => text.push(c),
-            (_, true) => match chars.next() {
-                Some('n') => text.push('\n'),
-                Some('r') => text.push('\r'),
-                Some(c @ ('"' | '\\')) => text.push(c),
-                Some(other) => text.extend(['\\', other]),
-                None => text.push('\\'),
-            },
-        }
-    }
-    text
-}
-
-fn quoted(value: &str) -> String {
-    let mut text = String::with_capacity(value.len() + 2);
-    text.push('"');
-    for c in value.chars() {
-        match c {
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            c => text.push(c),
-        }
-    }
-    text.push('"');
-    text
+    env_file::parse(&text).map_err(|line| {
+        let message = format!("{}, line {line}: not NAME=value", path.display());
+        Error::new(ErrorKind::Config, message)
+    })
 }
 
 /// Appends a variable, makes the file if it is not there, and lets nobody but its owner read it.
@@ -106,7 +47,7 @@ pub fn append_env_file(path: &Path, name: &str, value: &str) -> Result<()> {
         } else {
             "\n"
         };
-        file.write_all(format!("{gap}{name}={}\n", quoted(value)).as_bytes())?;
+        file.write_all(format!("{gap}{name}={}\n", env_file::quote(value)).as_bytes())?;
         file.sync_all()
     };
     append().map_err(|error| failed(path, "written", &error))

@@ -75,11 +75,23 @@ impl Host for ServerHost {
 
 impl ServerHost {
     fn wish(&self, options: Map<String, Value>) -> Result<(Persistence, Vec<String>)> {
-        let (wish, warnings) = Persistence::from_options(&Value::Object(options).to_string())?;
+        let (mut wish, warnings) = Persistence::from_options(&Value::Object(options).to_string())?;
+        self.place(&mut wish.storage);
         if let Some(path) = wish.storage.path() {
             self.check_place(&path)?;
         }
         Ok((wish, warnings))
+    }
+
+    /// What a command names without its folder is in `data_dir`, the first of ours (decided 8).
+    fn place(&self, storage: &mut Storage) {
+        #[cfg(feature = "sqlite")]
+        if let Storage::Sqlite(options) = storage
+            && let (Some(path), Some(folder)) = (&mut options.path, self.folders.first())
+        {
+            *path = folder.join(&*path);
+        }
+        let _ = storage;
     }
 
     /// A command may not write anywhere.

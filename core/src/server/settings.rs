@@ -4,7 +4,6 @@
 //! Reads, merges and checks; the file is never rewritten, only made when it is not there. Does not
 //! know what an option means (`options` does) nor when to read again (`reload` does).
 
-mod env_file;
 mod merge;
 
 use std::fs::{self, File};
@@ -16,7 +15,7 @@ use serde_json::{Map, Value};
 use super::config::ServerConfig;
 use crate::{Error, ErrorKind, Result};
 
-pub use env_file::{parse as parse_env_file, quote as quote_env_value};
+pub use crate::env_file::{parse as parse_env_file, quote as quote_env_value};
 pub(super) use merge::{merge, same_option};
 
 /// A file above this is a mistake.

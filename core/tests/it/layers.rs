@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("clock", &[]),
+    ("env_file", &[]),
     ("metrics", &[]),
     ("model", &["clock", "error"]),
     ("wire", &["error"]),
@@ -15,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("protocol", &["model", "wire", "clock", "error"]),
     ("limits", &["model", "clock"]),
     ("store", &["model", "clock", "error"]),
-    ("auth", &["model", "store", "clock", "error"]),
+    ("auth", &["model", "store", "env_file", "clock", "error"]),
     ("broker", &["model", "store", "clock", "metrics", "error"]),
     (
         "transport",
@@ -50,6 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "server",
         &[
             "session",
+            "env_file",
             "auth",
             "limits",
             "admin",

@@ -1,4 +1,4 @@
-//! Files of `KEY=VALUE` lines, read and written alike. Knows no variable by name.
+//! Texts of `KEY=VALUE` lines (admin.md §5.3), read and written alike. Knows no variable by name and no file.
 
 /// The variables of a text, in their order. Blank lines and lines that begin with `#` are skipped, as
 /// is `export ` before a name. A value in double quotes knows `\\`, `\"`, `\n`, `\r` and `\t`; one in single quotes

@@ -19,6 +19,9 @@ const LETTER: &[&str] = &["msg_id", "msgId", "id"];
 const ANONYMOUS: &[&str] = &["allow_anonymous", "allowAnonymous"];
 const ACCEPTANCE: &[&str] = &["require_acceptance", "requireAcceptance"];
 
+/// What `set_persistence` may name; whether this server has it is for the swap to say.
+const STORES: &[&str] = &["memory", "sqlite", "redis", "custom"];
+
 fn bad(text: impl Into<Box<str>>) -> Error {
     Error::new(ErrorKind::BadCommand, text)
 }
@@ -247,6 +250,12 @@ fn persistence(body: Body) -> Result<serde_json::Map<String, serde_json::Value>>
     members.remove("command");
     if let Some(storage) = members.remove("backend") {
         members.entry("storage").or_insert(storage);
+    }
+    let mut named = ["storage", "store"]
+        .iter()
+        .filter_map(|name| members.get(*name)?.as_str());
+    if named.any(|name| !STORES.iter().any(|store| store.eq_ignore_ascii_case(name))) {
+        return Err(bad("storage must be memory, sqlite, redis or custom"));
     }
     let options = ["options", "storageOptions", "storage_options"];
     let mut inner = serde_json::Map::new();

@@ -88,7 +88,8 @@ for (const [from, to] of Object.entries(MOVES)) {
     assert.equal((await c.next(name)).message, 10);
 
     const wish = to === 'sqlite' ? { storage: to, storage_options: { filename: path.join(data_dir, 'new.sqlite') } } : target.fresh();
-    const { settings } = await order({ command: 'set_persistence', ...wish });
+    const { settings, migrated } = await order({ command: 'set_persistence', ...wish });
+    assert.deepEqual(migrated, { messages: 1_009, dlq: 0, subscriptions: 1 });
     assert.equal(settings.persistence.storage, to);
     assert.equal((await order({ command: 'stats' })).stats.store.storage, to);
     for (const { msgId } of inFlight.slice(1)) assert.deepEqual(await c.ack(msgId), { ok: true, msgId });

@@ -1114,7 +1114,7 @@ export interface PublicAuthorizationRequest {
   role: Role;
   client_id: string;
   client_name: string;
-  client_token_hash: string | null;
+  client_token_hash: string;
   challenge_response: unknown;
   /** ISO texts. */
   created_at: string;

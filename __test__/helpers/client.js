@@ -73,7 +73,7 @@ class Client extends EventEmitter {
   /** Opens a websocket and, unless `join: false`, the default namespace. */
   static async websocket(server, { join = true, query = '', headers } = {}) {
     const client = new Client();
-    const link = await WebSocket.open({ port: server.port, path: `/socket.io/?EIO=4&transport=websocket${query}`, headers });
+    const link = await WebSocket.open({ port: server.port, path: `/socket.io/?EIO=4&transport=websocket${query}`, headers, secure: server.secure });
     client.adopt(link);
     await client.packet((packet) => packet.startsWith('0'));
     client.open = JSON.parse(client.packets[0].slice(1));

@@ -16,21 +16,25 @@ function binary() {
 }
 
 class Server {
-  /** `restante serve` with options as `new Server(options)` takes them; in memory if they say nothing. */
-  constructor(options) {
+  /**
+   * `restante serve` with options as `new Server(options)` takes them; in memory if they say nothing. `env` and `args` are
+   * added to its environment and flags, `keeps` is how much of what it says stays in `said`, `secure` that clients use TLS.
+   */
+  constructor(options, { env = {}, args = [], keeps = 20_000, secure = false } = {}) {
     this.options = { storage: 'memory', ...options };
+    Object.assign(this, { env, args, keeps, secure });
   }
 
   /** Starts it, on a port that it chooses. */
   async start() {
-    const args = ['serve', '--port', '0', '--host', '127.0.0.1', '--options', JSON.stringify(this.options)];
-    const child = spawn(binary(), args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, NO_COLOR: '1' } });
+    const args = ['serve', '--port', '0', '--host', '127.0.0.1', '--options', JSON.stringify(this.options), ...this.args];
+    const child = spawn(binary(), args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, NO_COLOR: '1', ...this.env } });
     this.child = child;
     this.pid = child.pid;
     this.said = '';
     this.ended = null;
     const note = (data) => {
-      this.said = (this.said + data).slice(-20_000);
+      this.said = (this.said + data).slice(-this.keeps);
       child.emit('said');
     };
     child.stdout.on('data', note);
@@ -87,8 +91,8 @@ class Server {
   }
 }
 
-async function startServer(options) {
-  const server = new Server(options);
+async function startServer(options, more) {
+  const server = new Server(options, more);
   await server.start();
   return server;
 }

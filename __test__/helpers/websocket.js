@@ -3,6 +3,7 @@
 'use strict';
 const crypto = require('node:crypto');
 const net = require('node:net');
+const tls = require('node:tls');
 const { EventEmitter } = require('node:events');
 
 const OPCODES = { text: 1, binary: 2, close: 8, ping: 9, pong: 10 };
@@ -49,10 +50,10 @@ class WebSocket extends EventEmitter {
     });
   }
 
-  /** Opens `ws://host:port/path`; rejects with `{ status, body }` when the server answers otherwise. */
-  static open({ port, host = '127.0.0.1', path, headers = {} }) {
+  /** Opens `ws://host:port/path`, or over TLS with a certificate that nobody asks about; rejects with `{ status, body }` when the server answers otherwise. */
+  static open({ port, host = '127.0.0.1', path, headers = {}, secure = false }) {
     return new Promise((resolve, reject) => {
-      const socket = net.connect({ port, host, noDelay: true });
+      const socket = secure ? tls.connect({ port, host, rejectUnauthorized: false }) : net.connect({ port, host, noDelay: true });
       const key = crypto.randomBytes(16).toString('base64');
       const lines = [
         `GET ${path} HTTP/1.1`,
@@ -66,7 +67,7 @@ class WebSocket extends EventEmitter {
       let head = Buffer.alloc(0);
       const ended = () => reject(Object.assign(new Error(`no upgrade: ${head}`), { body: head.toString() }));
       socket.once('error', reject).once('close', ended);
-      socket.once('connect', () => socket.write(lines.join('\r\n') + '\r\n\r\n'));
+      socket.once(secure ? 'secureConnect' : 'connect', () => socket.write(lines.join('\r\n') + '\r\n\r\n'));
       const read = (data) => {
         head = Buffer.concat([head, data]);
         const end = head.indexOf('\r\n\r\n');

@@ -3,6 +3,7 @@
 const assert = require('node:assert/strict');
 const { spawn } = require('node:child_process');
 const { randomBytes } = require('node:crypto');
+const { once } = require('node:events');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
@@ -30,8 +31,8 @@ function folder(t) {
 }
 
 /** Runs it without a terminal: `{code, out, err}`. */
-function run([command, ...before], words, env) {
-  const child = spawn(command, [...before, 'admin', ...words], { stdio: ['ignore', 'pipe', 'pipe'], env: bare(env) });
+function run([command, ...before], words, env, cwd) {
+  const child = spawn(command, [...before, 'admin', ...words], { cwd, stdio: ['ignore', 'pipe', 'pipe'], env: bare(env) });
   const said = { out: '', err: '' };
   child.stdout.on('data', (data) => (said.out += data));
   child.stderr.on('data', (data) => (said.err += data));
@@ -70,6 +71,38 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     }
     const { out } = await admin('verify --json', { RESTANTE_ADMIN_TOKEN: 'wrong' });
     assert.equal(JSON.parse(out).error, 'proof_rejected');
+  });
+
+  test(`the command ${whose} goes through TLS`, async (t) => {
+    const fixture = (name) => path.join(__dirname, '..', '..', 'core', 'tests', 'fixtures', 'tls', name);
+    const { admin } = await guarded(t, command, { tls: { cert: fixture('one.pem'), key: fixture('one.key') } });
+    const where = ['verify', '-s', 'https', '-h', 'localhost'];
+    assert.equal((await admin([...where, '--ca', fixture('ca.pem')])).code, 0);
+    assert.equal((await admin(where, { RESTANTE_CA: fixture('ca.pem') })).code, 0);
+    const { code, err } = await admin(where);
+    assert.equal(code, 3);
+    assert.match(err, /not trusted/);
+    assert.equal((await admin('verify -s gopher')).code, 1);
+  });
+
+  test(`the command ${whose} serves with a token that it makes, and finds it beside`, async (t) => {
+    const cwd = folder(t);
+    const env = bare({ RESTANTE_ENV_FILE: undefined });
+    const [file, ...before] = command;
+    const serving = spawn(file, [...before, ...'serve --auth --port 0 --host 127.0.0.1 --storage memory'.split(' ')], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    let said = '';
+    for (const stream of [serving.stdout, serving.stderr]) stream.on('data', (data) => (said += data));
+    t.after(async () => {
+      serving.kill('SIGTERM');
+      await once(serving, 'exit');
+    });
+    const [, port] = await until(() => /listening on 127\.0\.0\.1:(\d+)/.exec(said), () => `the port, it said: ${said}`);
+    const { code, out, err } = await run(command, ['verify', '-h', '127.0.0.1', '-p', port], { RESTANTE_ENV_FILE: undefined }, cwd);
+    assert.equal(code, 0, err);
+    assert.equal(out, 'AUTH_OK realm *, role admin\n');
+    assert.equal(fs.statSync(path.join(cwd, '.env')).mode & 0o777, 0o600);
+    const [, token] = /^RESTANTE_ADMIN_TOKEN="([0-9a-f]{64})"$/m.exec(fs.readFileSync(path.join(cwd, '.env'), 'utf8'));
+    assert.ok(!(said + out + err).includes(token));
   });
 
   test(`the command ${whose} makes realms and tokens, and ends them`, async (t) => {

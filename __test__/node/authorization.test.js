@@ -4,6 +4,8 @@
 const assert = require('node:assert/strict');
 const { createHash, createHmac, randomBytes } = require('node:crypto');
 const { execFile } = require('node:child_process');
+const fs = require('node:fs');
+const path = require('node:path');
 const { promisify } = require('node:util');
 const { test } = require('node:test');
 const { io } = require('socket.io-client');
@@ -241,6 +243,18 @@ test('python signs and sends every management command with its standard library'
   const { port } = await guarded(t);
   const { stdout } = await promisify(execFile)(python(), [script('management.py'), String(port), ADMIN], { timeout: 120_000 });
   assert.equal(stdout.trim(), 'ok');
+});
+
+test('orders go through TLS with an authority that is named, and not without', async (t) => {
+  const fixture = (name) => path.join(__dirname, '..', '..', 'core', 'tests', 'fixtures', 'tls', name);
+  const { port } = await guarded(t, {}, { tls: { cert: fixture('one.pem'), key: fixture('one.key') } });
+  const url = `https://localhost:${port}`;
+  for (const ca of [fixture('ca.pem'), fs.readFileSync(fixture('ca.pem'))]) {
+    const { settings } = await Authorization.authManagementCommand(ADMIN, 'get', { url, ca });
+    assert.equal(settings.enabled, true);
+  }
+  await assert.rejects(Authorization.authManagementCommand(ADMIN, 'get', { url }), refusedWith('config'));
+  await assert.rejects(Authorization.authManagementCommand(ADMIN, 'get', { url: url.replace('https', 'http') }), refusedWith('disconnected'));
 });
 
 test('orders are taken with authentication off, too, if there is an administrator', async (t) => {

@@ -16,14 +16,14 @@ async function once(name, mode, options) {
 }
 
 /** Both sides `pairs` times, in turn, the first one alternating; `probe(side)` gives a number. */
-async function interleaved(pairs, peer, probe) {
-  const values = { restante: [], [peer]: [] };
+async function interleaved(pairs, peer, probe, side = 'restante') {
+  const values = { [side]: [], [peer]: [] };
   for (let pair = 0; pair < pairs; pair++) {
-    const order = pair % 2 ? [peer, 'restante'] : ['restante', peer];
-    for (const side of order) values[side].push(await probe(side));
+    const order = pair % 2 ? [peer, side] : [side, peer];
+    for (const name of order) values[name].push(await probe(name));
   }
-  const ratios = values.restante.map((value, pair) => value / values[peer][pair]);
-  return { restante: spread(values.restante), [peer]: spread(values[peer]), ratio: spread(ratios), pairs };
+  const ratios = values[side].map((value, pair) => value / values[peer][pair]);
+  return { [side]: spread(values[side]), [peer]: spread(values[peer]), ratio: spread(ratios), pairs };
 }
 
 /** Server CPU seconds per million deliveries, ours against a peer's. */
@@ -68,6 +68,22 @@ const growth = (sizes, unit, probe, target = { max: 1.5 }) => ({
   },
 });
 
+/** Server CPU with authentication, rights and limits on, against the same load with all of it off. */
+const guarded = (options) => ({
+  needs: ['load', 'ours'],
+  unit: 'server CPU seconds per million deliveries, with authentication, rights and limits on against off',
+  target: { max: 1.1 },
+  async run({ pairs, cpu }) {
+    const probe = async (side) => {
+      const line = await once(side, 'thr', { ...options, cpu, secs: 60 });
+      if (line.reordered || line.closed) throw new Error(`${side}: ${JSON.stringify(line)}`);
+      return line.cpu_s_per_1m_delivered;
+    };
+    const result = await interleaved(pairs, 'restante', probe, 'restante-auth');
+    return { ...result, value: result.ratio.median };
+  },
+});
+
 const one = (payload) => ({ payload, consumers: 1, window: 4000 });
 const hundred = (payload) => ({ payload, consumers: 100, window: 64 });
 
@@ -77,6 +93,7 @@ const CASES = {
   'fan-out-100-128': cpuAgainst('nats', hundred(128), { max: 0.3 }),
   'fan-out-100-4k': cpuAgainst('nats', hundred(4096), { max: 0.5 }),
   'one-to-one-128-socketio': cpuAgainst('socketio', one(128), { max: 0.1 }),
+  'auth-on': guarded(one(128)),
   latency: {
     needs: ['load', 'ours', 'nats'],
     unit: 'p99 in microseconds at 500 messages a second',

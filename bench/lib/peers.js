@@ -62,9 +62,24 @@ const jetstream = (port, folder, sync) => {
 };
 const javascript = (script, ...args) => [process.execPath, [path.join(root, 'bench/peers', script), ...args]];
 
+/** The token that the load generator shows to `restante-auth`. */
+const TOKEN = 'bench-0123456789abcdef0123456789abcdef';
+
+/** Everything that is asked of a message: who sends it, whether it may, whether it comes too fast. */
+const guarded = {
+  auth: {
+    enabled: true,
+    auto_admin_token: false,
+    tokens: [{ token: TOKEN, realm: 'bench', role: 'both', allow: { produce: ['#'], consume: ['#'] }, names: ['*'] }],
+    realms: { bench: {} },
+  },
+  limits: { messages_per_second: 1e9, message_burst: 1e9, bytes_per_second: 1e12, bytes_burst: 1e12 },
+};
+
 /** What is started for a side, with a port and an empty folder of its own. */
 const COMMANDS = {
   restante: (port) => serve(port, 'memory'),
+  'restante-auth': (port) => serve(port, 'memory', '--options', JSON.stringify(guarded)),
   'restante-sqlite': (port, folder) => serve(port, 'sqlite', '--filename', path.join(folder, 'bench.sqlite')),
   'restante-redis': (port, folder, redis) => serve(port, 'redis', '--url', `redis://127.0.0.1:${redis}`),
   nats: (port) => [nats, ['-a', '127.0.0.1', '-p', port]],
@@ -136,7 +151,7 @@ async function start(name) {
 
 /** Runs the load generator against a running server; its JSON line as an object. */
 function measure(server, mode, options) {
-  const args = [mode, '--dialect', server.dialect, '--port', server.port, '--pid', server.pid, '--name', server.name];
+  const args = [mode, '--dialect', server.dialect, '--port', server.port, '--pid', server.pid, '--name', server.name, ...(server.name === 'restante-auth' ? ['--token', TOKEN] : [])];
   return told(load, [...args, ...pairs(options)]);
 }
 

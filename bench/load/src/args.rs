@@ -84,7 +84,7 @@ pub fn usage(what: &str) -> ! {
     eprintln!(
         "usage: load thr|lat|idle|conf|dur|disk --dialect sio|nats --port N [--host H] [--pid SERVER_PID]"
     );
-    eprintln!("  all   --name LABEL --payload BYTES");
+    eprintln!("  all   --name LABEL --payload BYTES --token TOKEN");
     eprintln!(
         "  thr   --producers P --consumers C --window W --batch B --cpu SECONDS --secs MOST --subscriptions N"
     );

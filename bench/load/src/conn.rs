@@ -89,7 +89,10 @@ impl Conn {
             ack: false,
         };
         match conn.dialect {
-            Dialect::SocketIo => conn.open_socket_io(&host, port),
+            Dialect::SocketIo => {
+                conn.open_socket_io(&host, port);
+                conn.authenticate(&args.text("token", ""));
+            }
             Dialect::Nats => conn.open_nats(),
         }
         conn
@@ -114,6 +117,20 @@ impl Conn {
             joined.starts_with(b"40{"),
             "connect reply: {}",
             String::from_utf8_lossy(&joined)
+        );
+    }
+
+    /// Shows a token, if there is one, and waits to be let in.
+    fn authenticate(&mut self, token: &str) {
+        if token.is_empty() {
+            return;
+        }
+        self.text(&format!(r#"42["AUTHENTICATION",{{"token":"{token}"}}]"#));
+        let answer = self.frame();
+        assert!(
+            answer.starts_with(b"42[\"AUTH_OK\""),
+            "AUTHENTICATION: {}",
+            String::from_utf8_lossy(&answer)
         );
     }
 

@@ -28,6 +28,14 @@ impl Body {
         }
     }
 
+    /// The same of an object that may come as a text that holds it (admin.md, encoding notes).
+    pub(super) fn read_either(text: &str) -> Result<Self> {
+        match serde_json::from_str::<String>(text) {
+            Ok(inner) => Self::read(&inner),
+            Err(_) => Self::read(text),
+        }
+    }
+
     /// The member under the first of its names that is there; null is absent.
     pub(super) fn get(&self, names: &[&str]) -> Option<&Value> {
         let mut values = names.iter().filter_map(|name| self.0.get(*name));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::auth::{E2ee, Role, Secret, TokenHash};
+use crate::auth::{E2ee, Role, Secret, TokenHash, ValidatorUrl};
 use crate::model::RealmId;
 use crate::store::{DeadLetterId, QueueId};
 
@@ -27,7 +27,7 @@ pub enum Command {
         enabled: bool,
     },
     /// Change the store (P28); the members of `new Server(options)` that say which.
-    SetPersistence(Map<String, Value>),
+    SetPersistence(StoreWish),
     /// Configure a realm.
     AddRealm(Box<NewRealm>),
     /// Give a realm another name.
@@ -128,6 +128,26 @@ pub enum Command {
     },
 }
 
+/// Which store, as members of `new Server(options)`; there may be a password among them.
+#[derive(Clone, PartialEq)]
+pub struct StoreWish(pub Map<String, Value>);
+
+impl StoreWish {
+    fn bears_secret(&self) -> bool {
+        let text = Value::Object(self.0.clone()).to_string();
+        text.contains('@') || text.contains("\"password\"")
+    }
+}
+
+impl std::fmt::Debug for StoreWish {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let storage = self.0.get("storage");
+        f.debug_struct("StoreWish")
+            .field("storage", &storage)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A realm to configure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRealm {
@@ -187,7 +207,7 @@ pub struct ExternalAuth {
     /// Whose tokens.
     pub scope: Scope,
     /// Where they are asked after; `None`: nowhere any more.
-    pub url: Option<String>,
+    pub url: Option<ValidatorUrl>,
     /// What is shown there; outer `None`: as before, inner: nothing.
     pub secret: Option<Option<Secret>>,
 }
@@ -301,13 +321,14 @@ impl Command {
                     | RealmChange::JwtKey(Some(_))
                     | RealmChange::Key(Some(_), _)
             ),
-            Self::SetExternalAuth(external) => matches!(external.secret, Some(Some(_))),
+            Self::SetExternalAuth(external) => {
+                let url = external.url.as_ref();
+                let has_query = url.is_some_and(|url| url.as_str().contains('?'));
+                has_query || matches!(external.secret, Some(Some(_)))
+            }
             Self::AddManagementToken { .. } | Self::AddToken(_) => true,
             Self::RevokeToken { which, .. } => matches!(which, WhichToken::Text(_)),
-            Self::SetPersistence(members) => {
-                let text = Value::Object(members.clone()).to_string();
-                text.contains('@')
-            }
+            Self::SetPersistence(wish) => wish.bears_secret(),
             _ => false,
         }
     }

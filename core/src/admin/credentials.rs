@@ -9,7 +9,7 @@ use super::command::{ExternalAuth, NewToken, Scope, WhichSession, WhichToken};
 use super::reply::{Done, named, ok};
 use crate::auth::{
     self, Allow, ManagementToken, Secret, SecretChange, TokenChoice, TokenHash, TokenText,
-    ValidatorScope, ValidatorUrl, token_view,
+    ValidatorScope, token_view,
 };
 use crate::broker::SessionInfo;
 use crate::model::RealmId;
@@ -28,7 +28,6 @@ impl Admin {
             Scope::Realm(realm) => ValidatorScope::Realm(realm),
             Scope::Prefix(prefix) => ValidatorScope::Prefix(prefix.into()),
         };
-        let url = external.url.as_deref().map(ValidatorUrl::parse);
         let secret = match external.secret {
             None => SecretChange::Keep,
             Some(None) => SecretChange::Clear,
@@ -36,8 +35,7 @@ impl Admin {
         };
         let end_unfounded = self.host.roll_call();
         let auth = &self.auth;
-        auth.set_external_auth(scope, url.transpose()?, secret)
-            .await?;
+        auth.set_external_auth(scope, external.url, secret).await?;
         Ok(Done::default().sessions(end_unfounded()))
     }
 

@@ -29,8 +29,8 @@ use crate::model::RealmId;
 use crate::{Error, ErrorKind, Result};
 
 pub use command::{
-    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, WhichLetter, WhichSession,
-    WhichToken,
+    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, StoreWish, WhichLetter,
+    WhichSession, WhichToken,
 };
 pub use host::{Host, RollCall};
 pub use requests::Told;
@@ -154,8 +154,8 @@ impl Admin {
                 Done::default()
             }
             Command::SetGlobalAuth { enabled } => self.set_global_auth(enabled).await?,
-            Command::SetPersistence(options) => {
-                let copied = self.host.set_persistence(options).await?;
+            Command::SetPersistence(wish) => {
+                let copied = self.host.set_persistence(wish.0).await?;
                 Done::default().migrated(copied)
             }
             Command::AddRealm(new) => self.add_realm(*new).await?,

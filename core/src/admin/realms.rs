@@ -7,13 +7,21 @@ use super::command::{NewRealm, RealmChange};
 use super::reply::Done;
 use crate::auth::{self, Authority, Caller, Lifetime};
 use crate::model::RealmId;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 fn lifetime(ephemeral: bool, ttl: Option<std::time::Duration>) -> Lifetime {
     match ephemeral {
         true => Lifetime::Ephemeral(ttl),
         false => Lifetime::Permanent,
     }
+}
+
+/// Whether a change was refused before anything of it was done.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BadCommand | ErrorKind::RealmUnknown | ErrorKind::RealmExists
+    )
 }
 
 impl Admin {
@@ -73,15 +81,49 @@ impl Admin {
     pub(super) async fn rename_realm(&self, from: RealmId, to: RealmId) -> Result<Done> {
         let auth = &self.auth;
         let before = self.broker.sessions_of(Some(&from)).len();
-        auth.rename_realm(from.clone(), to.clone()).await?;
-        if let Err(error) = self.broker.rename_realm(&from, &to).await {
-            // What waits keeps the old name, and so must its realm.
-            if let Err(second) = auth.rename_realm(to, from).await {
-                tracing::error!("a realm that was half renamed keeps its new name: {second}");
+        auth.begin_rename(&from, &to).await?;
+        if let Err(error) = auth.rename_realm(from.clone(), to.clone()).await {
+            // What was begun of it is finished at the next reading, and then it is looked at again.
+            if is_refusal(&error) {
+                auth.end_rename(&from).await?;
             }
             return Err(error);
         }
+        if let Err(error) = self.broker.rename_realm(&from, &to).await {
+            // What waits keeps the old name, and so must its realm.
+            match auth.rename_realm(to, from.clone()).await {
+                Ok(()) => auth.end_rename(&from).await?,
+                Err(second) => {
+                    tracing::error!("a realm that was half renamed keeps its new name: {second}");
+                }
+            }
+            return Err(error);
+        }
+        let now = self.clock.now();
+        self.requests.rename_realm(&from, &to, now).await?;
+        auth.end_rename(&from).await?;
         Ok(Done::default().sessions(before))
+    }
+
+    /// Finishes renames that a crash has cut short.
+    ///
+    /// # Errors
+    /// What the stores say.
+    pub async fn finish_renames(&self) -> Result<()> {
+        for (from, to, has_it) in self.auth.open_renames().await? {
+            if has_it {
+                tracing::info!(%from, %to, "a rename that was cut short is finished");
+                match self.broker.rename_realm(&from, &to).await {
+                    // All that is stored has followed before.
+                    Err(error) if error.kind() == ErrorKind::BadName => {}
+                    renamed => drop(renamed?),
+                }
+                let now = self.clock.now();
+                self.requests.rename_realm(&from, &to, now).await?;
+            }
+            self.auth.end_rename(&from).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn remove_realm(&self, realm: RealmId) -> Result<Done> {

@@ -71,7 +71,7 @@ impl Admin {
     /// # Errors
     /// `bad_command`, `bad_name`, `token_exists`, `rate_limited`; what the store says.
     pub async fn request(&self, payload: Option<&str>, caller: &Caller) -> Result<String> {
-        let body = Body::read(payload.unwrap_or_default())?;
+        let body = Body::read_either(payload.unwrap_or_default())?;
         let challenge = body.get(&["challenge_response", "challengeResponse"]);
         let challenge = challenge.map(Value::to_string);
         let role = body.text(&["role"]).ok().flatten();

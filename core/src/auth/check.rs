@@ -91,15 +91,14 @@ fn may_be_everywhere(state: &State, principal: &Principal) -> bool {
 }
 
 /// Whether a validator at this address would still be asked about tokens of the realm.
-fn speaks_for(state: &State, url: &str, realm: &RealmId) -> bool {
+fn speaks_for(state: &State, url: &ValidatorUrl, realm: &RealmId) -> bool {
     let config = state.realm(realm).map(|config| &**config);
-    let is_it = |one: &ValidatorUrl| one.as_str() == url;
     let hinted = state.validators.select(Some(realm), config);
     let unhinted = state.validators.select(None, None);
     [hinted, unhinted]
         .into_iter()
         .flatten()
-        .any(|asked| is_it(&asked.url))
+        .any(|asked| asked.url == *url)
 }
 
 /// Whether what `owner` published earlier may go out under a folded event.

@@ -81,7 +81,7 @@ impl External {
             biased;
             claims = self.call(asked, Question { token, realm: hint }, clock) => claims,
             () = clock.sleep_until(deadline) => {
-                tracing::warn!("the validator {} did not answer within 5 s", asked.url.as_str());
+                tracing::warn!("the validator {} did not answer within 5 s", asked.url.shown());
                 None
             }
         };
@@ -116,7 +116,7 @@ impl External {
             let error = error.without_url();
             tracing::warn!(
                 "the validator {} was not reached: {error}",
-                asked.url.as_str()
+                asked.url.shown()
             );
         };
         let client = self.client.get_or_try_init(client).await.map_err(|error| {
@@ -132,7 +132,7 @@ impl External {
             let value = HeaderValue::from_bytes(secret.expose().as_bytes());
             let mut value = value
                 .inspect_err(|_| {
-                    let url = asked.url.as_str();
+                    let url = asked.url.shown();
                     tracing::warn!("the secret for the validator {url} cannot stand in a header");
                 })
                 .ok()?;

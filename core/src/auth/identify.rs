@@ -328,7 +328,7 @@ pub(super) fn answered(
     let credential = match whom {
         Whom::Program => Credential::Validator,
         Whom::Outside(asked) if asked.scope.covers(&claims.realm) => {
-            Credential::External(asked.url.shared())
+            Credential::External(asked.url.clone())
         }
         Whom::Outside(_) => return Err(unknown()),
     };

@@ -26,6 +26,8 @@ pub(super) const ENABLED: &str = "enabled";
 pub(super) const GLOBAL: &str = "validator";
 /// Before the prefix: the document of a validator of realms with it.
 pub(super) const PREFIX: &str = "validator:";
+/// Before the old name: the document of a rename under way.
+pub(super) const RENAME: &str = "rename:";
 /// How often to begin anew when another broker changes the same.
 pub(super) const TRIES: usize = 5;
 

@@ -66,14 +66,18 @@ impl ValidatorUrl {
         &self.0
     }
 
-    pub(super) fn shared(&self) -> Arc<str> {
-        self.0.clone()
+    /// The address for people and logs: whatever stands in its query may be a secret.
+    pub fn shown(&self) -> String {
+        match self.0.split_once('?') {
+            Some((before, _)) => format!("{before}?<configured>"),
+            None => self.0.to_string(),
+        }
     }
 }
 
 impl fmt::Debug for ValidatorUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.shown(), f)
     }
 }
 
@@ -195,6 +199,7 @@ impl Validators {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::Credential;
 
     fn one(url: &str) -> ExternalValidator {
         ExternalValidator {
@@ -229,6 +234,16 @@ mod tests {
             let error = ValidatorUrl::parse(bad).unwrap_err();
             assert!(!error.message().contains("hunter2"), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_stands_in_a_query_is_shown_to_nobody() {
+        let url = ValidatorUrl::parse("https://auth.example/check?key=hunter2#hunter2").unwrap();
+        assert!(url.as_str().contains("hunter2"));
+        assert_eq!(url.shown(), "https://auth.example/check?<configured>");
+        assert!(!format!("{:?}", Credential::External(url)).contains("hunter2"));
+        let plain = ValidatorUrl::parse("https://auth.example/check").unwrap();
+        assert_eq!(plain.shown(), plain.as_str());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Allow, Role};
+use super::{Allow, Role, ValidatorUrl};
 use crate::clock::Timestamp;
 use crate::model::{RealmId, fold};
 use crate::{Error, ErrorKind};
@@ -42,7 +42,7 @@ pub enum Credential {
     /// A JWT signed with the global key, by that key's hash.
     GlobalJwt(TokenHash),
     /// An external validator said yes, at this address.
-    External(Arc<str>),
+    External(ValidatorUrl),
     /// The embedding program's validator said yes.
     Validator,
 }

@@ -8,6 +8,7 @@
 mod external;
 mod lifetime;
 mod realms;
+mod renames;
 mod tokens;
 
 use std::sync::Arc;
@@ -186,6 +187,19 @@ impl Auth {
             return None;
         }
         state.realm(realm)?.manager_key.clone()
+    }
+
+    /// Whether a realm ends by itself one day, or has.
+    pub fn is_ephemeral(&self, realm: &RealmId) -> bool {
+        let state = self.0.state.read();
+        state
+            .realm(realm)
+            .is_some_and(|config| config.expires_at.is_some())
+    }
+
+    /// Whether a realm's end has come: nothing is taken there any more.
+    pub fn has_ended(&self, realm: &RealmId) -> bool {
+        self.0.state.read().is_gone(realm, self.0.clock.now())
     }
 
     /// Whether a token of this hash exists, of whatever kind: another may not have the same text.

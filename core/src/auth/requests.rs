@@ -1,8 +1,9 @@
 //! Authorization requests: who asks to be let in, and what a manager says (admin.md §3).
 //!
 //! Every request is a document, so it outlives this process and other brokers see it; what is looked
-//! for often is in memory besides. A token that a client brings is known by its hash only; one that the
-//! broker makes is made when it is approved and told once. Knows no socket: callers say which session
+//! for often is in memory besides. A token that a client brings is known by its hash only. One that the
+//! broker makes is made when it is asked for and stays with the broker that the client is connected to,
+//! which tells it once when it is approved, wherever that was. Knows no socket: callers say which session
 //! asks, and are told which one is to hear. Called by `session` and `admin`.
 //!
 //! Changes are made one after the other here, and only to what is as it was read, so that of two
@@ -23,7 +24,7 @@ use crate::model::RealmId;
 use crate::store::{Collection, Condition, Document, DocumentChange, Documents};
 use crate::{Error, ErrorKind, Result};
 
-use super::{Token, TokenHash};
+use super::{Secret, Token, TokenHash};
 
 pub use candidate::{Candidate, PublicRequest, Status, Submission};
 pub use decide::{Decided, Decision};
@@ -40,6 +41,8 @@ const MOST_OF_ADDRESS: usize = 20;
 pub const MOST_PENDING: usize = 1000;
 /// Most requests of one answer.
 const MOST_LISTED: usize = 1000;
+/// How often a change is begun anew because another broker was faster.
+const MOST_TRIES: u32 = 8;
 
 /// Where approved tokens go: whoever knows all tokens.
 pub trait Grants: Send + Sync + 'static {
@@ -76,10 +79,28 @@ pub struct Requests {
     most_pending: usize,
     /// By id, which is the order in which they came.
     kept: Mutex<BTreeMap<Arc<str>, Kept>>,
-    /// Sessions of this process that wait for a decision, by request.
-    waiting: Mutex<HashMap<Arc<str>, Arc<str>>>,
+    /// Who of this process waits for a decision, by request.
+    waiting: Mutex<HashMap<Arc<str>, Waiting>>,
     /// One change at a time.
     changing: tokio::sync::Mutex<()>,
+}
+
+/// A session that waits for a decision.
+struct Waiting {
+    session: Arc<str>,
+    /// Its token, if it was made here: nowhere else is more than its hash, whoever decides.
+    minted: Option<Secret>,
+}
+
+impl Waiting {
+    /// What it hears.
+    fn decided(self, request: PublicRequest) -> Decided {
+        Decided {
+            token: self.minted.filter(|_| request.status == Status::Approved),
+            request,
+            tell: Some(self.session),
+        }
+    }
 }
 
 fn unknown() -> Error {
@@ -123,18 +144,15 @@ impl Requests {
         let mut decided = Vec::new();
         let mut waiting = self.waiting.lock();
         let kept = self.kept.lock();
-        waiting.retain(|id, session| match kept.get(id) {
-            Some(request) if request.is_pending(now) => true,
-            Some(request) => {
-                decided.push(Decided {
-                    request: request.public(),
-                    tell: Some(Arc::clone(session)),
-                    token: None,
-                });
-                false
-            }
-            None => false,
+        let over = waiting.extract_if(|id, _| {
+            let request = kept.get(id);
+            !request.is_some_and(|request| request.is_pending(now))
         });
+        for (id, waits) in over {
+            if let Some(request) = kept.get(&id) {
+                decided.push(waits.decided(request.public()));
+            }
+        }
         Ok(decided)
     }
 
@@ -210,12 +228,14 @@ impl Requests {
         self.waiting
             .lock()
             .values()
-            .any(|waits| **waits == *session)
+            .any(|waits| *waits.session == *session)
     }
 
     /// This session hears nothing any more; its requests go on waiting.
     pub fn session_ended(&self, session: &str) {
-        self.waiting.lock().retain(|_, waits| **waits != *session);
+        self.waiting
+            .lock()
+            .retain(|_, waits| *waits.session != *session);
     }
 
     /// Drops what waits in a realm that ends (admin.md §1.6); how many requests that were.
@@ -241,6 +261,44 @@ impl Requests {
             }
         }
         Ok(of_realm.len())
+    }
+
+    /// What is kept of a realm goes on under its new name (admin.md §1.7); how many requests that were.
+    ///
+    /// # Errors
+    /// `conflict` if another broker changes the same all the time; what the keeper says.
+    pub async fn rename_realm(
+        &self,
+        from: &RealmId,
+        to: &RealmId,
+        now: Timestamp,
+    ) -> Result<usize> {
+        let _changing = self.changing.lock().await;
+        let mut count = 0;
+        let mut tries = MOST_TRIES;
+        loop {
+            let bite: Vec<Kept> = {
+                let kept = self.kept.lock();
+                let rows = kept.values().filter(|request| request.realm == *from);
+                rows.take(DocumentChange::MOST).cloned().collect()
+            };
+            if bite.is_empty() {
+                return Ok(count);
+            }
+            let renamed = bite.into_iter().map(|mut request| {
+                request.realm = to.clone();
+                request
+            });
+            let renamed: Vec<Kept> = renamed.collect();
+            let changes: Result<Vec<_>> = renamed.iter().map(Kept::put).collect();
+            let moved = renamed.len();
+            match self.write(changes?, renamed, now).await {
+                Ok(()) => count += moved,
+                // It was read again.
+                Err(error) if error.kind() == ErrorKind::Conflict && tries > 0 => tries -= 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Writes, and knows of these requests from then on as they are then.

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::outside::ExternalValidator;
+use super::outside::{ExternalValidator, ValidatorUrl};
 use super::state::State;
 use super::{Auth, E2ee, KeylessConsumers, ManagementToken, RealmConfig, Secret, Token, TokenHash};
 use crate::model::RealmId;
@@ -35,7 +35,7 @@ pub(super) fn realm(config: &RealmConfig) -> Value {
     insert(
         &mut view,
         "auth_url",
-        config.auth_url.as_ref().map(|url| url.as_str()),
+        config.auth_url.as_ref().map(ValidatorUrl::shown),
     );
     let limits = config.limits.as_deref();
     let limits = limits.and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -109,7 +109,7 @@ fn management(hash: &TokenHash, token: &ManagementToken) -> Value {
 fn validator(prefix: &str, one: &ExternalValidator) -> Value {
     json!({
         "realm_prefix": prefix,
-        "auth_url": one.url.as_str(),
+        "auth_url": one.url.shown(),
         "auth_secret_configured": one.secret.is_some(),
     })
 }
@@ -151,7 +151,7 @@ pub(super) fn everything(state: &State) -> Value {
         insert(view, "jwt_secret", configured(&settings.jwt_secret));
         insert(view, "auth_secret", configured(&state.validators.secret));
         let global = state.validators.global.as_ref();
-        insert(view, "auth_url", global.map(|one| one.url.as_str()));
+        insert(view, "auth_url", global.map(|one| one.url.shown()));
         insert(
             view,
             "jwt_max_ttl",

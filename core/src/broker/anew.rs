@@ -1,5 +1,5 @@
 //! Beginning anew with another store, in which queues and logs have other numbers: every session is
-//! closed, what is remembered is read again, and whoever comes back finds its place.
+//! closed, what is remembered is read again, documents too, and whoever comes back finds its place.
 //!
 //! Knows no store; called by the server's assembly. What keeps its numbers needs none of this.
 
@@ -58,6 +58,8 @@ pub(super) async fn begin<T>(
     }
     broker.load(records);
     broker.delayed_bell.notify_one();
+    // Who may do what may stand otherwise in the other store.
+    broker.documents_changed();
     drop(moving);
     tokio::spawn(look_again(Arc::downgrade(broker)));
     Ok(done)

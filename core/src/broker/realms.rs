@@ -80,7 +80,7 @@ fn expel_all(broker: &Arc<Broker>, realm: &Arc<Realm>) -> usize {
 }
 
 /// See [`Broker::remove_realm`].
-pub(super) fn remove(broker: &Arc<Broker>, id: &RealmId) -> Answer<Removed> {
+fn remove(broker: &Arc<Broker>, id: &RealmId) -> Answer<Removed> {
     let closing = match Closing::new(broker, &[id]) {
         Ok(closing) => closing,
         Err(error) => return ready(Err(error)),
@@ -98,7 +98,7 @@ pub(super) fn remove(broker: &Arc<Broker>, id: &RealmId) -> Answer<Removed> {
 }
 
 /// See [`Broker::rename_realm`].
-pub(super) fn rename(broker: &Arc<Broker>, from: &RealmId, to: &RealmId) -> Answer<usize> {
+fn rename(broker: &Arc<Broker>, from: &RealmId, to: &RealmId) -> Answer<usize> {
     let closing = match Closing::new(broker, &[from, to]) {
         Ok(closing) => closing,
         Err(error) => return ready(Err(error)),
@@ -128,6 +128,21 @@ pub(super) fn rename(broker: &Arc<Broker>, from: &RealmId, to: &RealmId) -> Answ
 }
 
 impl Broker {
+    /// Ends a realm: closes its sessions, lets nobody in until it is done, forgets its names and queues
+    /// and drops all that is stored for it (admin.md §1.6).
+    /// Errors: `bad_name` for `default` and `*`; store trouble: its sessions and names are gone then.
+    pub fn remove_realm(self: &Arc<Self>, realm: &RealmId) -> Answer<Removed> {
+        remove(self, realm)
+    }
+
+    /// Gives a realm another name, with all that is stored for it; its sessions are closed and have to
+    /// come in anew (admin.md §1.7). How many those were.
+    /// Errors: `bad_name` for `default` and `*`, or if the store holds anything under `to`; then
+    /// everything is as before, but for the sessions.
+    pub fn rename_realm(self: &Arc<Self>, from: &RealmId, to: &RealmId) -> Answer<usize> {
+        rename(self, from, to)
+    }
+
     /// A realm that may be joined.
     pub(super) fn open_realm(&self, id: &RealmId) -> Result<Arc<Realm>> {
         if self.closing.lock().contains(id) {

@@ -245,6 +245,9 @@ fn place(place: &Place, variables: &Variables) -> Result<ConnectOptions> {
         .clone()
         .or_else(|| variables.get("RESTANTE_CA").map(PathBuf::from));
     options.ca = ca.map(Pem::File);
+    if !["http", "https", "ws", "wss"].contains(&&*options.protocol) {
+        return Err(secrets::usage("the protocol must be http or https"));
+    }
     if let Some(path) = &place.path {
         options.path.clone_from(path);
     }

@@ -109,6 +109,7 @@ async fn what_is_wrong_is_told_by_the_exit_code_before_anything_is_sent() {
         "realms paint",
         "stats --paint",
         "-p no stats",
+        "-s gopher stats",
         "settings show --timeout soon",
         "realms set r",
         "realms add r --ttl soon",

@@ -142,7 +142,8 @@ impl Security {
     /// Management, and what goes on as long as the server runs: `spawn` runs that.
     ///
     /// # Errors
-    /// What the store says of realms that have ended while nobody served them.
+    /// What the store says of realms that have ended while nobody served them, and of renames that were
+    /// cut short.
     pub(super) async fn manage(
         self,
         broker: &Arc<Broker>,
@@ -160,6 +161,7 @@ impl Security {
             host,
             self.clock.clone(),
         ));
+        admin.finish_renames().await?;
         for realm in auth.ended_realms() {
             admin.dispose(realm).await?;
         }

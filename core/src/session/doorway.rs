@@ -14,12 +14,16 @@ use crate::protocol::inbound::{Answer, Inbound};
 use crate::protocol::outbound;
 use crate::transport::{Ending, Event, Handler, Link};
 
-use super::login::{Decision, Login, Shown};
+use super::login::{Decision, Login, MOST_HELD_BYTES, Shown};
 use super::replies::Replies;
 use super::{Session, Shared, guard, manage};
 
-/// The largest frame of who is not in (P25).
+/// The largest event of who is not in (P25).
 const LARGEST: usize = 64 << 10;
+/// The largest frame that is read of it: one that is a little too large is answered, and costs nothing.
+const LARGEST_READ: usize = 2 * LARGEST;
+/// The same while somebody outside is asked: what it says then waits, within bounds of its own.
+const LARGEST_WAITING: usize = LARGEST_READ + MOST_HELD_BYTES;
 /// Frames of a wrong shape before the connection is closed.
 const STRIKES: u32 = 20;
 
@@ -52,6 +56,7 @@ impl Doorway {
         if shared.auth.is_enabled() {
             let until = shared.clock.elapsed() + shared.auth.timeout();
             doorway.login = Some(Box::new(Login::new(until)));
+            doorway.link.limit_frames(Some(LARGEST_READ));
             shared.links.add(&doorway.link, None);
         } else if let Err(denied) = doorway.enter(Arc::new(Principal::everybody()), false) {
             doorway.replies.deny(&denied, None);
@@ -77,6 +82,7 @@ impl Doorway {
             });
         }
         self.session = Some(session);
+        self.link.limit_frames(None);
         Ok(())
     }
 
@@ -84,7 +90,7 @@ impl Doorway {
         if let Some(login) = &mut self.login
             && login.is_waiting()
         {
-            if !login.hold(event) {
+            if !login.hold(event, &self.link) {
                 let text = "too much was said before it is known who says it";
                 let denied = Denied::new(ErrorKind::Unauthenticated, text);
                 self.replies.deny(&denied, event.reply);
@@ -167,7 +173,10 @@ impl Doorway {
         let attempt = login.attempt(shown, &self.link);
         match self.shared.auth.authenticate(&attempt) {
             Outcome::Now(decision) => self.decided(decision, reply),
-            Outcome::Later(asking) => login.wait(asking, &self.link, reply, now),
+            Outcome::Later(asking) => {
+                self.link.limit_frames(Some(LARGEST_WAITING));
+                login.wait(asking, &self.link, reply, now);
+            }
         }
     }
 
@@ -185,6 +194,8 @@ impl Doorway {
                 if let Some(login) = &mut self.login {
                     login.failures = login.failures.saturating_add(1);
                 }
+                let most = self.session.is_none().then_some(LARGEST_READ);
+                self.link.limit_frames(most);
                 self.replies.deny(&denied, reply);
             }
             (Ok(()), None) => {}
@@ -276,6 +287,9 @@ impl Handler for Doorway {
 
     fn oversize(&mut self, size: u64, limit: u64) {
         self.replies.refuse_size("frame", size, limit, None);
+        if self.session.is_none() {
+            self.strike();
+        }
     }
 
     fn tick(&mut self) {

@@ -43,6 +43,8 @@ pub(super) struct Guard {
     principal: Arc<Principal>,
     changes: watch::Receiver<u64>,
     needs_e2ee: bool,
+    /// Whether the realm ends by itself.
+    is_ephemeral: bool,
     /// Producer names registered here, where `from` is held to them.
     producers: Option<Vec<Arc<str>>>,
     decided: Decided,
@@ -63,6 +65,7 @@ impl Guard {
         let changes = auth.changes();
         Box::new(Self {
             needs_e2ee: auth.needs_e2ee(&principal.realm),
+            is_ephemeral: auth.is_ephemeral(&principal.realm),
             auth: auth.clone(),
             principal: principal.clone(),
             changes,
@@ -138,7 +141,7 @@ impl Guard {
     /// Whether this message may be produced here, under this name.
     ///
     /// # Errors
-    /// `forbidden`, `e2ee_required`.
+    /// `forbidden`, `e2ee_required`; `realm_unknown` once the realm's end has come.
     pub(super) fn produce(&mut self, produce: &Produce<'_>, from: &str) -> Result<()> {
         match &self.producers {
             Some(names) if !names.iter().any(|name| **name == *from) => {
@@ -151,6 +154,11 @@ impl Guard {
         if self.changes.has_changed().unwrap_or_default() {
             self.changes.mark_unchanged();
             self.needs_e2ee = self.auth.needs_e2ee(&self.principal.realm);
+            self.is_ephemeral = self.auth.is_ephemeral(&self.principal.realm);
+        }
+        // Its session ends soon, and nothing is taken until then.
+        if self.is_ephemeral && self.auth.has_ended(&self.principal.realm) {
+            return Err(Error::new(ErrorKind::RealmUnknown, "the realm has ended"));
         }
         if self.needs_e2ee && produce.enc.is_none() {
             let text = "the realm takes encrypted bodies only";

@@ -15,11 +15,13 @@ use tokio::task::AbortHandle;
 use crate::auth::{Attempt, Denied, Principal};
 use crate::clock::Elapsed;
 use crate::protocol::inbound::Authentication;
-use crate::transport::{Event, Link};
+use crate::transport::{Event, Link, Permit};
 
 /// Events that wait behind an attempt, and their bytes.
 const MOST_HELD: usize = 64;
-const MOST_HELD_BYTES: usize = 1 << 20;
+pub(super) const MOST_HELD_BYTES: usize = 1 << 20;
+/// Of them what needs no permit.
+const FREE_BYTES: usize = 64 << 10;
 /// How long they wait; an attempt that takes longer has failed.
 const LONGEST: Elapsed = Elapsed::from_secs(10);
 
@@ -66,6 +68,8 @@ struct Waiting {
     reply: Option<u64>,
     held: VecDeque<Held>,
     bytes: usize,
+    /// For more than [`FREE_BYTES`] of them: many who wait are bounded in sum.
+    permit: Option<Permit>,
 }
 
 /// An event that waits.
@@ -141,11 +145,12 @@ impl Login {
             reply,
             held: VecDeque::new(),
             bytes: 0,
+            permit: None,
         }));
     }
 
     /// Keeps an event for later; false: too much waits already.
-    pub(super) fn hold(&mut self, event: &Event<'_>) -> bool {
+    pub(super) fn hold(&mut self, event: &Event<'_>, link: &Link) -> bool {
         let Some(waiting) = &mut self.waiting else {
             return false;
         };
@@ -153,6 +158,18 @@ impl Login {
         let bytes = waiting.bytes + event.args.len() + attachments;
         if waiting.held.len() >= MOST_HELD || bytes > MOST_HELD_BYTES {
             return false;
+        }
+        if bytes > FREE_BYTES {
+            let has_room = match &mut waiting.permit {
+                Some(permit) => permit.grow(bytes),
+                none => {
+                    *none = link.permit(bytes);
+                    none.is_some()
+                }
+            };
+            if !has_room {
+                return false;
+            }
         }
         waiting.bytes = bytes;
         waiting.held.push_back(Held {

@@ -85,11 +85,11 @@ pub(super) fn take(
     let payload = order.payload.map(str::to_owned);
     tokio::spawn(async move {
         let done = perform(&admin, &links, verb, payload.as_deref(), &caller).await;
-        answer.replies.end_order();
         match done {
             Ok(text) => answer.good(&text),
             Err(denied) => answer.fail(&denied),
         }
+        answer.replies.end_order();
     });
     true
 }
@@ -102,12 +102,17 @@ pub(super) struct Order<'a> {
 }
 
 fn caller(link: &Link) -> Caller {
-    let address: IpAddr = link.remote().ip().to_canonical();
+    let address = link.remote().ip().to_canonical();
     Caller {
         address,
-        is_private: address.is_loopback() || link.is_secure(),
+        is_private: is_private(address, link.is_secure()),
         socket_id: link.socket_id().into(),
     }
+}
+
+/// Whether nobody else can listen: within this machine, or over TLS (AF59).
+fn is_private(address: IpAddr, is_secure: bool) -> bool {
+    is_secure || address.to_canonical().is_loopback()
 }
 
 async fn perform(
@@ -182,4 +187,31 @@ fn failure(denied: &Denied) -> Value {
         failure["retry_after"] = wait.as_secs().max(1).into();
     }
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_and_tls_are_private() {
+        for (address, is_alone) in [
+            ("127.0.0.1", true),
+            ("127.8.9.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("10.0.0.1", false),
+            ("192.168.1.5", false),
+            ("169.254.0.1", false),
+            ("fe80::1", false),
+            ("fd00::1", false),
+            ("::ffff:10.0.0.1", false),
+            ("0.0.0.0", false),
+            ("203.0.113.5", false),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(is_private(address, false), is_alone, "{address}");
+            assert!(is_private(address, true), "{address}");
+        }
+    }
 }

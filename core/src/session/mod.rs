@@ -228,7 +228,7 @@ impl Session {
         let is_auth_on = shared.auth.is_enabled();
         let generation = shared.rules.generation();
         let config = shared.rules.load();
-        let member = join(shared, link, &principal)?;
+        let member = join(shared, link, replies, &principal)?;
         let (replies, clock) = (replies.clone(), shared.clock.clone());
         let limited = Limited::new(replies.clone(), shared.refusals.clone(), clock);
         let used = shared.uses.join(member.realm());
@@ -299,7 +299,12 @@ impl Session {
 }
 
 /// Into the broker, and into what looks after who is in.
-fn join(shared: &Arc<Shared>, link: &Link, principal: &Arc<Principal>) -> Result<Arc<Member>> {
+fn join(
+    shared: &Arc<Shared>,
+    link: &Link,
+    replies: &Arc<Replies>,
+    principal: &Arc<Principal>,
+) -> Result<Arc<Member>> {
     let pass = Pass {
         owner: principal.owner.clone(),
         filter: guard::sight(principal),
@@ -308,7 +313,7 @@ fn join(shared: &Arc<Shared>, link: &Link, principal: &Arc<Principal>) -> Result
         remote: Some(link.remote()),
         since: shared.clock.now(),
     };
-    let outbox = Arc::new(LinkOutbox::new(link.clone()));
+    let outbox = Arc::new(LinkOutbox::new(link.clone(), replies.clone()));
     let broker = &shared.broker;
     let member = broker.join(&principal.realm, link.socket_id(), outbox, pass)?;
     // Who shows nothing shares what strangers of an address may have under way (P25).

@@ -1,5 +1,6 @@
-//! The broker's [`Outbox`] over a transport [`Link`].
+//! The broker's [`Outbox`] over a transport [`Link`], and the session's own answers beside it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,13 +8,14 @@ use bytes::Bytes;
 use crate::broker::Outbox;
 use crate::transport::Link;
 
+use super::replies::Replies;
+
 /// A session's line as the broker sees it.
-#[derive(Debug)]
-pub(super) struct LinkOutbox(Link);
+pub(super) struct LinkOutbox(Link, Arc<Replies>);
 
 impl LinkOutbox {
-    pub(super) fn new(link: Link) -> Self {
-        Self(link)
+    pub(super) fn new(link: Link, replies: Arc<Replies>) -> Self {
+        Self(link, replies)
     }
 }
 
@@ -35,7 +37,7 @@ impl Outbox for LinkOutbox {
     }
 
     fn close(&self) {
-        self.0.close();
+        self.1.close_when_answered();
     }
 
     fn probe(&self) {

@@ -25,6 +25,8 @@ pub(super) struct Replies {
     is_closed: AtomicBool,
     /// Orders under way.
     orders: AtomicU8,
+    /// The connection is to be closed when they are answered.
+    is_ending: AtomicBool,
 }
 
 #[derive(Default)]
@@ -40,6 +42,7 @@ impl Replies {
             held: Mutex::default(),
             is_closed: AtomicBool::new(false),
             orders: AtomicU8::new(0),
+            is_ending: AtomicBool::new(false),
         })
     }
 
@@ -48,13 +51,27 @@ impl Replies {
         let more = |orders| (orders < MOST_ORDERS).then_some(orders + 1);
         let orders = &self.orders;
         orders
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
             .is_ok()
     }
 
     /// It has been answered.
     pub(super) fn end_order(&self) {
-        self.orders.fetch_sub(1, Ordering::Relaxed);
+        let was_last = self.orders.fetch_sub(1, Ordering::SeqCst) == 1;
+        if was_last && self.is_ending.load(Ordering::SeqCst) {
+            self.close();
+        }
+    }
+
+    /// Closes the connection, but not before what it has ordered is answered: an order may be what ends
+    /// its own session. What the client still says is not heard.
+    pub(super) fn close_when_answered(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
+        if self.orders.load(Ordering::SeqCst) == 0 {
+            self.link.close();
+        } else {
+            self.is_closed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// From now on frames are gathered.

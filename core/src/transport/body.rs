@@ -25,7 +25,7 @@ pub(super) async fn read(
     conn: &Conn,
     mut incoming: Incoming,
 ) -> Result<(Body, Option<Permit>), Unread> {
-    let limit = shared.config.max_frame_bytes() as u64;
+    let limit = conn.frame_limit() as u64;
     let announced = incoming.size_hint().exact().unwrap_or(0);
     if announced > limit.saturating_mul(2) {
         return Ok((Body::Refused, None));

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(super) struct Conn {
     task: AtomicWaker,
     /// Whether the peer has shown a credential: larger permits and reads.
     trusted: AtomicBool,
+    /// The largest frame that is read.
+    frame_limit: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -85,6 +87,7 @@ impl Conn {
             ..State::default()
         };
         state.pulse.beat(thread.now());
+        let frame_limit = thread.shared.config.max_frame_bytes();
         Arc::new(Self {
             id,
             caller,
@@ -93,6 +96,7 @@ impl Conn {
             signals: AtomicU32::new(0),
             task: AtomicWaker::new(),
             trusted: AtomicBool::new(false),
+            frame_limit: AtomicUsize::new(frame_limit),
         })
     }
 
@@ -450,6 +454,17 @@ impl Conn {
 
     pub(super) fn set_trusted(&self, trusted: bool) {
         self.trusted.store(trusted, Ordering::Relaxed);
+    }
+
+    /// Frames and bodies up to this many bytes are read.
+    pub(super) fn frame_limit(&self) -> usize {
+        self.frame_limit.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn limit_frames(&self, most: Option<usize>) {
+        let all = self.thread.shared.config.max_frame_bytes();
+        let limit = most.map_or(all, |most| most.min(all));
+        self.frame_limit.store(limit, Ordering::Relaxed);
     }
 
     /// Whom permits are charged to.

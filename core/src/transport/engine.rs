@@ -283,8 +283,12 @@ impl Sink for Session {
     }
 
     fn oversize(&mut self, binary: bool, size: u64) {
-        let limit = self.conn.thread.shared.config.max_frame_bytes() as u64;
+        let limit = self.conn.frame_limit() as u64;
         self.with(|handler| handler.oversize(binary, size, limit));
+    }
+
+    fn most(&self) -> usize {
+        self.conn.frame_limit()
     }
 
     fn held(&self) -> usize {

@@ -149,6 +149,12 @@ impl Link {
         self.0.conn.set_trusted(trusted);
     }
 
+    /// Larger frames are not read from now on (P25); `None`: those of the settings are. One of up to twice
+    /// as much is thrown away as it comes, a larger one ends the connection.
+    pub fn limit_frames(&self, most: Option<usize>) {
+        self.0.conn.limit_frames(most);
+    }
+
     /// A permit for `bytes` that this peer is about to have held for it (P25); `None`: not now.
     pub fn permit(&self, bytes: usize) -> Option<Permit> {
         self.permits().try_take(self.0.conn.charged(), bytes)

@@ -165,6 +165,10 @@ impl Sink for ProbeSink<'_> {
         }
     }
 
+    fn most(&self) -> usize {
+        self.session.most()
+    }
+
     fn held(&self) -> usize {
         match self.taken_over {
             true => self.session.held(),

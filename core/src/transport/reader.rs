@@ -27,6 +27,10 @@ pub(super) trait Sink {
     fn reply(&mut self, frame: Bytes);
     /// A frame above the limit was thrown away.
     fn oversize(&mut self, binary: bool, size: u64);
+    /// The largest message that is taken now; the reader's own limit holds in any case.
+    fn most(&self) -> usize {
+        usize::MAX
+    }
     /// Bytes that the sink holds for a message of several frames.
     fn held(&self) -> usize;
     /// Whether `bytes` may be held in sum; takes or grows the permit.
@@ -146,7 +150,7 @@ impl Reader {
             };
             self.check(&header)?;
             let plain = header.fin && self.open.is_none() && header.opcode != Opcode::Control;
-            let Some(payload) = self.within_limit(&header, plain)? else {
+            let Some(payload) = self.within_limit(&header, plain, sink.most())? else {
                 at += header.len;
                 at += self.discard(bytes.len() - at, sink);
                 continue;
@@ -192,8 +196,13 @@ impl Reader {
     }
 
     /// The payload's length, or `None` if it is too much and shall be thrown away.
-    fn within_limit(&mut self, header: &Header, plain: bool) -> Result<Option<usize>, Stop> {
-        let limit = self.limit as u64;
+    fn within_limit(
+        &mut self,
+        header: &Header,
+        plain: bool,
+        most: usize,
+    ) -> Result<Option<usize>, Stop> {
+        let limit = self.limit.min(most) as u64;
         let open = match header.opcode {
             Opcode::Control => 0,
             _ => self.open.unwrap_or(0),

@@ -16,6 +16,9 @@ use crate::wire::attachment::Reassembler;
 use crate::wire::socket::{Head, Kind, Packet, put_frame};
 
 /// Namespaces and their services; few, so searched in order.
+/// The largest frame of who has joined no namespace: nothing large is said before.
+const LARGEST_BEFORE: usize = 128 << 10;
+
 type Services = Arc<[(Box<str>, Arc<dyn Service>)]>;
 
 /// The namespaces and their services.
@@ -44,6 +47,7 @@ impl SocketIo {
 
 impl EngineService for SocketIo {
     fn open(&self, link: Link) -> Box<dyn EngineHandler> {
+        link.limit_frames(Some(LARGEST_BEFORE));
         Box::new(Client {
             services: self.services.clone(),
             connect_timeout: self.connect_timeout,
@@ -108,6 +112,9 @@ impl Client {
         // The reply is in the line before the service can push anything; nothing is written until
         // this thread comes to it, so a refusal can still take its place.
         let place = conn.push_replaceable(welcome(namespace, &socket_id));
+        if self.members.is_empty() {
+            link.limit_frames(None);
+        }
         match service.connect(link.clone(), &hello) {
             Ok(handler) => {
                 self.members.push(Member {
@@ -117,7 +124,12 @@ impl Client {
                 });
                 conn.start_heartbeat();
             }
-            Err(refused) => conn.replace(place, refusal(namespace, &refused.message)),
+            Err(refused) => {
+                conn.replace(place, refusal(namespace, &refused.message));
+                if self.members.is_empty() {
+                    self.link.limit_frames(Some(LARGEST_BEFORE));
+                }
+            }
         }
     }
 

@@ -18,6 +18,7 @@ mod ids;
 mod layers;
 #[cfg(unix)]
 mod limits;
+mod management;
 mod offline;
 mod redis;
 #[cfg(unix)]

@@ -1,13 +1,13 @@
 //! The body of a command → [`Command`], under all the names that clients use.
 
-use crate::auth::{E2ee, Role};
+use crate::auth::{E2ee, Role, ValidatorUrl};
 use crate::store::{DeadLetterId, QueueId};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::body::Body;
 use super::{
-    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, WhichLetter, WhichSession,
-    WhichToken,
+    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, StoreWish, WhichLetter,
+    WhichSession, WhichToken,
 };
 
 const KEY: &[&str] = &["key", "preshared_key", "presharedKey"];
@@ -17,10 +17,8 @@ const REQUIRE_KEY: &[&str] = &["require_key", "requireKey"];
 const DISPOSABLE: &[&str] = &["ephemeral", "temporary", "disposable"];
 const LETTER: &[&str] = &["msg_id", "msgId", "id"];
 const ANONYMOUS: &[&str] = &["allow_anonymous", "allowAnonymous"];
+const STORAGES: [&str; 4] = ["memory", "sqlite", "redis", "custom"];
 const ACCEPTANCE: &[&str] = &["require_acceptance", "requireAcceptance"];
-
-/// What `set_persistence` may name; whether this server has it is for the swap to say.
-const STORES: &[&str] = &["memory", "sqlite", "redis", "custom"];
 
 fn bad(text: impl Into<Box<str>>) -> Error {
     Error::new(ErrorKind::BadCommand, text)
@@ -38,7 +36,7 @@ impl Command {
             "get" => Ok(Self::Get),
             "stats" => Ok(Self::Stats),
             "reload_settings" => Ok(Self::ReloadSettings),
-            "set_persistence" => Ok(Self::SetPersistence(persistence(body)?)),
+            "set_persistence" => Ok(Self::SetPersistence(StoreWish(persistence(body)?))),
             name if name.starts_with("dlq_") || name.starts_with("queue_") => queues(name, &body),
             name if name.contains("realm") => realms(name, &body),
             name => credentials(name, &body),
@@ -154,6 +152,7 @@ fn external(body: &Body) -> Result<ExternalAuth> {
         (None, Some(prefix)) => Scope::Prefix(prefix),
         (Some(_), Some(_)) => return Err(bad("give realm or realm_prefix, not both")),
     };
+    let url = body.filled(&["auth_url", "authUrl"])?;
     // Absent keeps what is there, an empty text clears it.
     let names = &["auth_secret", "authSecret"];
     let secret = match body.get(names) {
@@ -162,7 +161,7 @@ fn external(body: &Body) -> Result<ExternalAuth> {
     };
     Ok(ExternalAuth {
         scope,
-        url: body.filled(&["auth_url", "authUrl"])?,
+        url: url.as_deref().map(ValidatorUrl::parse).transpose()?,
         secret,
     })
 }
@@ -248,13 +247,13 @@ fn persistence(body: Body) -> Result<serde_json::Map<String, serde_json::Value>>
     }
     let mut members = body.into_members();
     members.remove("command");
-    if let Some(storage) = members.remove("backend") {
-        members.entry("storage").or_insert(storage);
+    for name in ["backend", "store"] {
+        if let Some(storage) = members.remove(name) {
+            members.entry("storage").or_insert(storage);
+        }
     }
-    let mut named = ["storage", "store"]
-        .iter()
-        .filter_map(|name| members.get(*name)?.as_str());
-    if named.any(|name| !STORES.iter().any(|store| store.eq_ignore_ascii_case(name))) {
+    let storage = members.get("storage").and_then(serde_json::Value::as_str);
+    if !storage.is_some_and(|storage| STORAGES.contains(&storage)) {
         return Err(bad("storage must be memory, sqlite, redis or custom"));
     }
     let options = ["options", "storageOptions", "storage_options"];

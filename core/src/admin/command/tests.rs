@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Command, RealmChange, Scope, WhichToken};
+use super::{Command, RealmChange, Scope, StoreWish, WhichToken};
 use crate::auth::{E2ee, Role};
 use crate::model::RealmId;
 use crate::{ErrorKind, Result};
@@ -149,7 +149,7 @@ fn a_validator_has_one_scope() {
 fn what_a_person_writes_beside_the_command_is_an_option_of_the_store() {
     let body = "{'command':'set_persistence','backend':'sqlite','path':'b.sqlite',\
                 'default_ttl':60,'options':{'synchronous':'normal'}}";
-    let Command::SetPersistence(members) = parse(body).unwrap() else {
+    let Command::SetPersistence(StoreWish(members)) = parse(body).unwrap() else {
         panic!()
     };
     let expected = serde_json::json!({"storage": "sqlite", "storage_options":
@@ -163,7 +163,7 @@ fn what_a_person_writes_beside_the_command_is_an_option_of_the_store() {
         };
         let error = named("papyrus").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadCommand, "{name}");
-        assert!(named("Memory").is_ok() && named("custom").is_ok(), "{name}");
+        assert!(named("memory").is_ok() && named("custom").is_ok(), "{name}");
     }
 }
 
@@ -228,4 +228,77 @@ fn what_is_no_command_is_refused_and_no_secret_is_shown() {
         parse("{'command':'add_realm','realm':'r','key':'hush','manager_key':'hush'}").unwrap()
     );
     assert!(!shown.contains("hush"));
+}
+
+#[test]
+fn commands_that_carry_a_secret_there_or_back_say_so() {
+    for (body, bears_secret) in [
+        (r#"{"command":"get"}"#, false),
+        (r#"{"command":"add_realm","realm":"a"}"#, false),
+        (r#"{"command":"add_realm","realm":"a","key":"k"}"#, true),
+        (
+            r#"{"command":"add_realm","realm":"a","manager_key":"k"}"#,
+            true,
+        ),
+        (r#"{"command":"add_realm","realm":"a","jwt_key":"k"}"#, true),
+        (r#"{"command":"set_realm_key","realm":"a","key":"k"}"#, true),
+        (
+            r#"{"command":"set_realm_key","realm":"a","key":null}"#,
+            false,
+        ),
+        (
+            r#"{"command":"set_realm_manager_key","realm":"a","manager_key":"k"}"#,
+            true,
+        ),
+        (
+            r#"{"command":"set_realm_jwt_key","realm":"a","jwt_key":"k"}"#,
+            true,
+        ),
+        (r#"{"command":"add_token","realm":"a"}"#, true),
+        (r#"{"command":"revoke_token","token":"t"}"#, true),
+        (
+            r#"{"command":"revoke_token","realm":"a","client_id":"c"}"#,
+            false,
+        ),
+        (
+            r#"{"command":"add_management_token","token":"t","realm_prefix":"o:"}"#,
+            true,
+        ),
+        (
+            r#"{"command":"set_external_auth","auth_url":"https://a.example/","auth_secret":"s"}"#,
+            true,
+        ),
+        (
+            r#"{"command":"set_external_auth","auth_url":"https://a.example/"}"#,
+            false,
+        ),
+        (
+            r#"{"command":"set_external_auth","auth_url":"https://a.example/?key=s"}"#,
+            true,
+        ),
+        (
+            r#"{"command":"set_persistence","storage":"redis","url":"redis://:s@a"}"#,
+            true,
+        ),
+        (
+            r#"{"command":"set_persistence","storage":"redis","options":{"password":"s"}}"#,
+            true,
+        ),
+        (
+            r#"{"command":"set_persistence","storage":"redis","url":"redis://a"}"#,
+            false,
+        ),
+        (
+            r#"{"command":"set_persistence","storage":"sqlite","path":"a"}"#,
+            false,
+        ),
+    ] {
+        let command = Command::parse(body).unwrap();
+        assert_eq!(command.bears_secret(), bears_secret, "{body}");
+        let shown = format!("{command:?}");
+        assert!(
+            !shown.contains("redis://") && !shown.contains("key="),
+            "{shown}"
+        );
+    }
 }

@@ -11,9 +11,9 @@ use crate::clock::Timestamp;
 use crate::model::RealmId;
 use crate::{Error, ErrorKind, Result};
 
-use super::super::{Role, TokenHash, parse_realm};
+use super::super::{Role, Secret, TokenHash, parse_realm};
 use super::kept::Kept;
-use super::{MOST_OF_ADDRESS, Requests};
+use super::{MOST_OF_ADDRESS, Requests, Waiting};
 
 /// Most bytes of an id and of a name.
 const MAX_NAME: usize = 255;
@@ -64,8 +64,8 @@ pub struct PublicRequest {
     pub client_id: Arc<str>,
     /// What it calls itself.
     pub client_name: Arc<str>,
-    /// The SHA-256 of its token; `null` until the broker has made one.
-    pub client_token_hash: Option<TokenHash>,
+    /// The SHA-256 of its token, whoever made it.
+    pub client_token_hash: TokenHash,
     /// What it answered to a challenge, as it came.
     pub challenge_response: Option<Arc<RawValue>>,
     /// When it candidate, as ISO text.
@@ -180,6 +180,13 @@ impl Requests {
         } = submission;
         let said = TokenHash::of(session);
         let superseded = self.admit(candidate, *address, said, now)?;
+        let (token, minted) = match candidate.token {
+            Some(token) => (token, None),
+            None => {
+                let secret = Secret::mint()?;
+                (secret.hash(), Some(secret))
+            }
+        };
         let request = Kept {
             id: new_id(now),
             version: 0,
@@ -188,7 +195,7 @@ impl Requests {
             role: candidate.role,
             client_id: Arc::clone(&candidate.client_id),
             client_name: Arc::clone(&candidate.client_name),
-            token: candidate.token,
+            token,
             challenge: candidate.challenge.clone(),
             address: *address,
             session: said,
@@ -210,7 +217,8 @@ impl Requests {
         for id in &ids {
             waiting.remove(id);
         }
-        waiting.insert(Arc::clone(&id), Arc::clone(session));
+        let session = Arc::clone(session);
+        waiting.insert(Arc::clone(&id), Waiting { session, minted });
         Ok(id)
     }
 
@@ -222,7 +230,7 @@ impl Requests {
         session: TokenHash,
         now: Timestamp,
     ) -> Result<Vec<Kept>> {
-        let shows = |request: &Kept| candidate.token.is_some() && request.token == candidate.token;
+        let shows = |request: &Kept| candidate.token == Some(request.token);
         let (mut superseded, mut pending, mut of_address) = (Vec::new(), 0, 0);
         let kept = self.kept.lock();
         for request in kept.values().filter(|request| request.is_pending(now)) {

@@ -35,7 +35,7 @@ pub struct Decided {
     pub request: PublicRequest,
     /// The session of this process that asked; `None`: it is gone, or elsewhere.
     pub tell: Option<Arc<str>>,
-    /// The token, if the broker has made it: kept by nobody, for the requester alone.
+    /// The token, if this broker has made it and approved it is: kept by nobody, for the requester alone.
     pub token: Option<Secret>,
 }
 
@@ -85,18 +85,11 @@ impl Requests {
         let mut request = self.found(&decision.request, authority, now)?;
         request.decided = Some(now);
         request.reason = decision.reason.as_deref().map(Arc::from);
-        let (mut minted, mut granted) = (None, None);
+        let mut granted = None;
         if decision.approved {
             request.role = granted_role(&request, decision.role, authority)?;
             request.status = Status::Approved;
-            let hash = match request.token {
-                Some(hash) => hash,
-                None => {
-                    let secret = minted.insert(Secret::mint()?);
-                    *request.token.insert(secret.hash())
-                }
-            };
-            granted = Some((hash, token_of(&request, now)));
+            granted = Some((request.token, token_of(&request, now)));
         } else {
             request.status = Status::Rejected;
         }
@@ -116,10 +109,14 @@ impl Requests {
         if let Some((hash, token)) = granted {
             self.grants.granted(hash, token);
         }
-        Ok(Decided {
-            tell: self.waiting.lock().remove(&request.id),
-            request: request.public(),
-            token: minted,
+        let (waits, request) = (self.waiting.lock().remove(&request.id), request.public());
+        Ok(match waits {
+            Some(waits) => waits.decided(request),
+            None => Decided {
+                request,
+                tell: None,
+                token: None,
+            },
         })
     }
 

@@ -26,8 +26,7 @@ pub(super) struct Kept {
     pub(super) role: Role,
     pub(super) client_id: Arc<str>,
     pub(super) client_name: Arc<str>,
-    /// `None`: the broker makes a token when it is approved.
-    pub(super) token: Option<TokenHash>,
+    pub(super) token: TokenHash,
     pub(super) challenge: Option<Arc<RawValue>>,
     pub(super) address: IpAddr,
     /// The hash of the session that asks: the id itself would let others into it.
@@ -44,7 +43,7 @@ struct Text {
     role: String,
     client_id: Arc<str>,
     client_name: Arc<str>,
-    token_hash: Option<TokenHash>,
+    token_hash: TokenHash,
     challenge_response: Option<Box<RawValue>>,
     address: IpAddr,
     session: TokenHash,

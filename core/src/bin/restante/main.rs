@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 use restante::operator::{self, Terminal, Variables};
 use restante::server::{Server, ServerConfig, Settings};
 use restante::{Error, ErrorKind, Result};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
@@ -271,8 +271,17 @@ impl Serve {
         for (name, value) in given {
             over.extend(value.map(|value| (name.to_owned(), value)));
         }
+        let mut auth = Map::new();
         if let Some(is_on) = self.auth {
-            over.insert("auth".to_owned(), json!({ "enabled": is_on }));
+            auth.insert("enabled".to_owned(), is_on.into());
+        }
+        if let Some(file) = &self.env_file {
+            // The administrator's secret is looked for there, too.
+            let file = file.to_string_lossy().into_owned();
+            auth.insert("env_file".to_owned(), file.into());
+        }
+        if !auth.is_empty() {
+            over.insert("auth".to_owned(), auth.into());
         }
         let tls = [("cert", &self.tls_cert), ("key", &self.tls_key)];
         let tls = tls.into_iter().filter_map(|(name, value)| {

@@ -7,6 +7,7 @@ use super::harness::*;
 use crate::ErrorKind;
 use crate::broker::*;
 use crate::model::*;
+use crate::store::QueueId;
 
 /// Somebody with this owner; an empty one has shown nothing.
 fn of(owner: &str) -> Pass {

@@ -2,7 +2,7 @@
 //! spellings and all names of an option are one option. Knows the names that options share, not
 //! what they mean.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::super::options::camel;
 
@@ -15,6 +15,9 @@ const ALIASES: &[&[&str]] = &[
 ];
 /// Whose members are names that users chose: they are compared to the letter.
 const BY_NAME: &[&str] = &["realms"];
+/// Options where `true` and `false` are short for `{enabled}`: a switch that one source has thrown stays so
+/// when another only adds to it.
+const SWITCHES: &[&str] = &["auth", "limits"];
 /// What belongs to one store and says nothing of another.
 const OF_STORE: &[&str] = &["storage_options", "storage_module"];
 
@@ -72,13 +75,26 @@ fn members(base: &mut Map<String, Value>, over: &Map<String, Value>, is_by_name:
         for key in spelt {
             old = base.remove(&key).or(old);
         }
-        let merged = match (old, value) {
+        let is_switch = !is_by_name && SWITCHES.contains(&name.as_str());
+        let (old, value) = match (old, value) {
+            (Some(old), value) if is_switch => (Some(in_full(old)), in_full(value.clone())),
+            (old, value) => (old, value.clone()),
+        };
+        let merged = match (old, &value) {
             (Some(Value::Object(mut inner)), Value::Object(more)) => {
                 members(&mut inner, more, BY_NAME.contains(&name.as_str()));
                 Value::Object(inner)
             }
-            _ => value.clone(),
+            _ => value,
         };
         base.insert(name.clone(), merged);
+    }
+}
+
+/// A switch as the object that it is short for.
+fn in_full(value: Value) -> Value {
+    match value {
+        Value::Bool(is_on) => json!({ "enabled": is_on }),
+        other => other,
     }
 }

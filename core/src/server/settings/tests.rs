@@ -36,6 +36,17 @@ fn objects_are_merged_and_everything_else_is_replaced() {
 }
 
 #[test]
+fn a_switch_that_is_thrown_stays_so_when_another_source_adds_to_it() {
+    let more = json!({"auth": {"realms": {"acme": {}}}});
+    let on = json!({"auth": {"enabled": true, "realms": {"acme": {}}}});
+    assert_eq!(merged(json!({"auth": true}), more.clone()), on);
+    assert_eq!(merged(more, json!({"auth": true})), on);
+    let limits = json!({"limits": {"enabled": false, "message_burst": 1}});
+    let said = json!({"limits": {"message_burst": 1}});
+    assert_eq!(merged(said, json!({"limits": false})), limits);
+}
+
+#[test]
 fn two_spellings_are_one_option_and_two_realms_are_two() {
     let base = json!({"ackTimeout": 1, "store": "memory", "limits": {"realms": {"a_b": {"x": 1}}}});
     let over =

@@ -98,6 +98,7 @@ macro_rules! store_contract {
             purging_a_realm_leaves_nothing_of_it
             a_renamed_realm_keeps_everything
             a_realm_is_not_renamed_onto_another
+            realms_are_known_by_whatever_is_left_in_them
             a_probe_succeeds_until_the_store_is_closed
             a_plain_queue_takes_guaranteed_entries_only
             what_no_queue_wants_is_not_stored

@@ -378,6 +378,29 @@ pub async fn a_renamed_realm_keeps_everything(make: Make<'_>) {
     );
 }
 
+/// Queues, dead letters, delayed messages: each alone names its realm.
+pub async fn realms_are_known_by_whatever_is_left_in_them(make: Make<'_>) {
+    let rig = Rig::new(make).await;
+    assert!(rig.store.realms().await.unwrap().is_empty());
+    let dead = rig.filled("a", 1).await;
+    rig.change(dead.queue, bury(&[1])).await;
+    rig.store.forget(dead.queue, true).await.unwrap();
+    let queued = QueueSpec {
+        realm: realm("queued"),
+        ..spec("a")
+    };
+    rig.open(queued).await;
+    let mut held = append(rig.message(), &[]);
+    (held.realm, held.due) = (realm("delayed"), Some(at(1)));
+    rig.try_put(held).await.unwrap();
+    let mut realms = rig.store.realms().await.unwrap();
+    realms.sort();
+    assert_eq!(realms, [realm("delayed"), realm("queued"), realm("r")]);
+    let (old, new) = (realm("queued"), realm("renamed"));
+    rig.store.rename_realm(&old, &new).await.unwrap();
+    assert!(rig.store.realms().await.unwrap().contains(&new));
+}
+
 pub async fn a_realm_is_not_renamed_onto_another(make: Make<'_>) {
     let rig = Rig::new(make).await;
     rig.filled("a", 1).await;

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::{Error, ErrorKind, Result};
 
 use super::super::Pending;
+use super::super::documents::private;
 use super::line::Nature;
 use super::open::{beside, check_name, connect};
 use super::options::SqliteOptions;
@@ -72,13 +73,13 @@ fn copy_of(options: &SqliteOptions, path: &Path) -> Result<()> {
     written
 }
 
-/// An empty file beside the place of a backup; nobody else's.
+/// An empty file beside the place of a backup; nobody else's, and nobody else may read it.
 fn make_part(path: &Path) -> Result<PathBuf> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let part = beside(path, &format!(".{}-{count}.part", std::process::id()));
-        match File::create_new(&part) {
+        match private().write(true).create_new(true).open(&part) {
             Ok(_) => return Ok(part),
             Err(error) if error.kind() == IoKind::AlreadyExists => {}
             Err(error) => return Err(refused(path, error)),

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use crate::{Error, ErrorKind, Result};
 
+use super::super::documents::private;
 use super::open::{beside, damaged, identity, refused};
 
 /// The second line of a lock file beside what has been a database.
@@ -156,7 +157,8 @@ fn used(database: &Path, why: impl std::fmt::Display) -> Error {
 
 /// The database itself, locked where that is in nobody's way.
 pub(super) fn take_database(path: &Path) -> Result<File> {
-    let opened = OpenOptions::new()
+    // A new one is its owner's alone: keys that sign may come to be in it.
+    let opened = private()
         .read(true)
         .write(true)
         .create(true)

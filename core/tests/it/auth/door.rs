@@ -338,6 +338,23 @@ async fn a_large_frame_of_a_stranger_is_refused() {
 }
 
 #[tokio::test]
+async fn what_a_stranger_sends_is_thrown_away_as_it_comes_until_it_is_in() {
+    let guarded = Guarded::start().await;
+    let mut client = guarded.stranger().await;
+    let large = json!(["AUTHENTICATION", { "token": "x".repeat(200_000) }]);
+    client.raw(&format!("42{large}")).await;
+    let told = client.event("ERROR").await.unwrap();
+    assert_eq!(told["error"], "payload_too_large");
+    assert_eq!(told["limit"], 131_072);
+    let good = json!({ "token": "closed-both" });
+    assert_eq!(shown(&mut client, &good).await, json!(["closed", "both"]));
+    client.call("PRODUCER", &json!({ "name": "p" })).await;
+    let large = json!({ "event": "e", "message": "x".repeat(200_000), "from": "p" });
+    assert_eq!(client.call("PRODUCE", &large).await["ok"], true);
+    guarded.house.close().await;
+}
+
+#[tokio::test]
 async fn verbs_of_parts_that_are_not_here_are_answered() {
     let guarded = Guarded::start().await;
     let mut client = guarded.client("closed-consumer").await;

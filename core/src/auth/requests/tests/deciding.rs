@@ -46,15 +46,12 @@ async fn a_request_outlives_its_broker_and_its_token_is_in_no_document() {
 async fn a_token_that_the_broker_makes_is_told_once() {
     let rig = Rig::new().await;
     let id = rig.ask(Ask { token: None, ..ASK }).await.unwrap();
-    assert_eq!(
-        rig.requests.next(None, NOW).unwrap().client_token_hash,
-        None
-    );
-    let rig = rig.again(later(1)).await;
+    let shown = rig.requests.next(None, NOW).unwrap().client_token_hash;
     let decided = rig.decide(&id, true, None).await.unwrap();
     let token: Secret = decided.token.unwrap();
     assert_eq!(token.expose().len(), 64);
-    assert_eq!(decided.request.client_token_hash, Some(token.hash()));
+    assert_eq!(decided.request.client_token_hash, token.hash());
+    assert_eq!(shown, token.hash());
     assert!(rig.tokens.is_known(&token.hash()));
     for collection in Collection::ALL {
         let all = rig
@@ -106,6 +103,65 @@ async fn what_another_broker_decided_is_told_here() {
     );
     assert_eq!(told[0].request.status, Status::Approved);
     assert!(here.requests.reload(later(60)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_token_that_is_made_here_is_told_here_once_approved_wherever_that_was() {
+    for approved in [true, false] {
+        let here = Rig::new().await;
+        let id = here.ask(Ask { token: None, ..ASK }).await.unwrap();
+        let there = here.again(NOW).await;
+        let decided = there.decide(&id, approved, None).await.unwrap();
+        assert!(decided.token.is_none() && decided.tell.is_none());
+        let mut told = here.requests.reload(later(60)).await.unwrap();
+        let told = told.remove(0);
+        assert_eq!(told.token.is_some(), approved);
+        if let Some(token) = told.token {
+            assert!(there.tokens.is_known(&token.hash()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_waits_in_a_realm_follows_it_to_its_new_name() {
+    let here = Rig::new().await;
+    for n in 0..15_u8 {
+        let id = format!("c{n}");
+        let ask = Ask {
+            token: None,
+            id: &id,
+            address: n,
+            ..ASK
+        };
+        here.ask(ask).await.unwrap();
+    }
+    let other = Ask {
+        realm: "other",
+        token: None,
+        ..ASK
+    };
+    let other = here.ask(other).await.unwrap();
+    let there = here.again(NOW).await;
+    let first = here.pending()[0].clone();
+    // Another broker has decided one of them without this one's knowing.
+    there.decide(&first, false, None).await.unwrap();
+    let (from, to) = ("org:acme", "org:new");
+    let realm = |name: &str| crate::model::RealmId::parse(name).unwrap();
+    let (old, new) = (realm(from), realm(to));
+    let moved = here.requests.rename_realm(&old, &new, NOW).await;
+    assert_eq!(moved.unwrap(), 15);
+    for rig in [&here, &here.again(NOW).await] {
+        let count = |name: &str| {
+            let wanted = Wanted {
+                realm: Some(realm(name)),
+                ..Wanted::default()
+            };
+            rig.requests.list(&wanted, NOW).0.len()
+        };
+        assert_eq!((count(from), count(to), count("other")), (0, 15, 1));
+        assert_eq!(rig.pending().len(), 15);
+        assert!(rig.pending().contains(&other));
+    }
 }
 
 #[tokio::test]

@@ -264,6 +264,24 @@ async fn a_backup_is_whole_and_takes_nobodys_place() {
     assert_eq!(store.waiting(queue.queue).await.len(), 21);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_new_database_its_log_and_its_backup_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let house = House::new();
+    let store = house.open().await;
+    store.filled("a", 3, 10).await;
+    let copy = house.folder.path().join("copy.sqlite");
+    store.backup(copy).await.unwrap();
+    for name in house.files() {
+        if name.ends_with(".lock") || name.ends_with(".ballast") {
+            continue;
+        }
+        let file = fs::metadata(house.folder.path().join(&name)).unwrap();
+        assert_eq!(file.permissions().mode() & 0o777, 0o600, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_backup_leaves_what_others_have_beside_it() {
     let house = House::new();

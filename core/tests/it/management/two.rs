@@ -1,0 +1,174 @@
+//! Two brokers on one Redis: what is ordered at one holds at the other (scenario 55; P29, P30).
+
+use restante::auth::{Action, AuthSettings, TokenHash};
+use restante::clock::{Clock as _, SystemClock};
+use restante::server::{Server, ServerConfig, Storage};
+use restante::store::RedisOptions;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{ADMIN, assert_refused, shown, signed};
+use crate::harness::Client;
+use crate::redis::server::shared;
+use crate::transport::harness::PATIENCE;
+
+const COMMAND: &str = "AUTH_MANAGEMENT_COMMAND";
+
+async fn broker(options: &RedisOptions) -> Server {
+    let mut config = ServerConfig::default();
+    config.host = Some("127.0.0.1".to_owned());
+    config.port = 0;
+    config.data_dir = std::env::temp_dir().join("restante-two-managed-without-a-state");
+    config.storage = Storage::Redis(options.clone());
+    config.auth = AuthSettings::parse(&super::settings()).unwrap();
+    Server::start(config).await.unwrap()
+}
+
+async fn two() -> (Server, Server) {
+    let options = shared().options();
+    (broker(&options).await, broker(&options).await)
+}
+
+async fn client(at: &Server, token: &str) -> Client {
+    let mut client = Client::connect(at.local_addr(), "c").await;
+    let answer = client
+        .call("AUTHENTICATION", &json!({ "token": token }))
+        .await;
+    assert_eq!(answer["ok"], true, "{answer}");
+    client
+}
+
+fn payload(action: Action, body: &Value) -> Value {
+    signed(action, ADMIN, SystemClock::new().now(), body)
+}
+
+async fn ask(at: &Server, action: Action, body: Value) -> Value {
+    let mut client = Client::connect(at.local_addr(), "operator").await;
+    let answer = client.call(action.as_str(), &payload(action, &body)).await;
+    client.leave().await;
+    answer
+}
+
+async fn order(at: &Server, body: Value) -> Value {
+    let answer = ask(at, Action::Command, body).await;
+    assert_eq!(answer["ok"], true, "{answer}");
+    answer
+}
+
+/// Waits until a broker lets a token in, or answers otherwise.
+async fn until_shown(at: &Server, token: &str, wanted: Value) {
+    let waiting = async {
+        loop {
+            let mut client = Client::connect(at.local_addr(), "c").await;
+            if shown(&mut client, token).await == wanted {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.expect("it gets round");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_revoked_at_one_broker_ends_the_session_at_the_other() {
+    let (a, b) = two().await;
+    let gone = client(&b, "acme-token").await;
+    let mut other = client(&b, "beta-token").await;
+    let hash = TokenHash::of("acme-token").to_string();
+    order(&a, json!({ "command": "revoke_token", "token_hash": hash })).await;
+    timeout(PATIENCE, gone.ended()).await.expect("it ends");
+    other.sync().await;
+    until_shown(&b, "acme-token", json!(401)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn realms_and_tokens_made_at_one_broker_are_known_to_the_other() {
+    let (a, b) = two().await;
+    order(&a, json!({ "command": "add_realm", "realm": "new" })).await;
+    let add =
+        json!({ "command": "add_token", "realm": "new", "token": "a token of the new realm" });
+    order(&b, add).await;
+    until_shown(&a, "a token of the new realm", json!("new")).await;
+    let inside = client(&b, "a token of the new realm").await;
+    order(&a, json!({ "command": "remove_realm", "realm": "new" })).await;
+    timeout(PATIENCE, inside.ended()).await.expect("it ends");
+    until_shown(&b, "a token of the new realm", json!(401)).await;
+    let both = [
+        order(&a, json!({ "command": "get" })).await,
+        order(&b, json!({ "command": "get" })).await,
+    ];
+    assert_eq!(both[0]["settings"]["realms"], both[1]["settings"]["realms"]);
+    assert_eq!(both[0]["settings"]["tokens"], both[1]["settings"]["tokens"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_at_both_brokers_at_once_all_hold() {
+    let (a, b) = two().await;
+    let add = async |at: &Server, name: &str| {
+        for n in 0..10 {
+            order(
+                at,
+                json!({ "command": "add_realm", "realm": format!("{name}{n}") }),
+            )
+            .await;
+        }
+    };
+    tokio::join!(add(&a, "a"), add(&b, "b"));
+    let waiting = async {
+        loop {
+            let view = order(&a, json!({ "command": "get" })).await;
+            let realms = view["settings"]["realms"].as_object().unwrap().len();
+            if realms == 23 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.expect("all are known");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proof_counts_once_at_both_together() {
+    let (a, b) = two().await;
+    let order = payload(Action::Command, &json!({ "command": "get" }));
+    let mut first = Client::connect(a.local_addr(), "x").await;
+    assert_eq!(first.call(COMMAND, &order).await["ok"], true);
+    let mut second = Client::connect(b.local_addr(), "x").await;
+    assert_refused(&second.call(COMMAND, &order).await, 401, "proof_rejected");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_at_one_broker_is_decided_at_the_other_and_told_where_it_came_from() {
+    let (a, b) = two().await;
+    for is_minted in [false, true] {
+        let mut asking = Client::connect(a.local_addr(), "x").await;
+        let mut wish = json!({ "realm": "acme", "client_id": "x", "client_name": "x" });
+        let token = format!("a token of a requester, {}", "x".repeat(20));
+        if !is_minted {
+            wish["client_token"] = json!(token);
+        }
+        let id = asking.call("AUTHORIZATION_REQUEST", &wish).await["request_id"].clone();
+        let waiting = async {
+            while ask(&b, Action::Next, json!({})).await["request"]["request_id"] != id {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, waiting).await.expect("the other sees it");
+        let decision = json!({ "request_id": id, "approved": true });
+        let decided = ask(&b, Action::Decide, decision.clone()).await;
+        assert_eq!(decided["ok"], true, "{decided}");
+        let told = timeout(PATIENCE, asking.event("AUTHORIZATION_APPROVED")).await;
+        let told = told.expect("in time").expect("a decision");
+        assert_eq!(told["request_id"], id);
+        let token = match is_minted {
+            true => told["client_token"]
+                .as_str()
+                .expect("the minted token")
+                .to_owned(),
+            false => token,
+        };
+        until_shown(&a, &token, json!("acme")).await;
+        let again = ask(&a, Action::Decide, decision).await;
+        assert_refused(&again, 404, "request_unknown");
+    }
+}

@@ -1277,6 +1277,7 @@ export interface ManagementDone {
 export interface ManagementAnswers {
   stats: { ok: true; stats: Stats };
   add_token: ManagementDone & { token_hash: string; token?: string };
+  set_persistence: ManagementDone & { migrated: { messages: number; dlq: number; subscriptions: number } };
   revoke_token: ManagementDone & { revoked: TokenView[] };
   remove_realm: ManagementDone & { removed_tokens: number };
   authorization_list: { ok: true; requests: PublicAuthorizationRequest[]; cursor?: string };

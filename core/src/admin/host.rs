@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::broker::Answer;
+use crate::store::Copied;
 
 /// Ends those who were connected and have lost their right to be; says how many.
 pub type RollCall = Box<dyn FnOnce() -> usize + Send>;
@@ -16,11 +17,11 @@ pub trait Host: Send + Sync + 'static {
     /// Without any secret.
     fn view(&self) -> Map<String, Value>;
 
-    /// Changes the store (P28), by options as `new Server(options)` takes them.
+    /// Changes the store (P28), by options as `new Server(options)` takes them; what has moved.
     ///
     /// Errors: `config` for what is wrong or outside `data_dir` and `storage_paths` (decided 8);
     /// `unsupported` for a module that is not listed; what the new store says.
-    fn set_persistence(&self, options: Map<String, Value>) -> Answer<()>;
+    fn set_persistence(&self, options: Map<String, Value>) -> Answer<Copied>;
 
     /// Reads the settings file now.
     ///

@@ -155,8 +155,8 @@ impl Admin {
             }
             Command::SetGlobalAuth { enabled } => self.set_global_auth(enabled).await?,
             Command::SetPersistence(wish) => {
-                self.host.set_persistence(wish.0).await?;
-                Done::default()
+                let copied = self.host.set_persistence(wish.0).await?;
+                Done::default().migrated(copied)
             }
             Command::AddRealm(new) => self.add_realm(*new).await?,
             Command::RenameRealm { from, to } => self.rename_realm(from, to).await?,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Admin;
 use crate::auth::Authority;
 use crate::model::RealmId;
+use crate::store::Copied;
 use crate::{Error, ErrorKind, Result};
 
 /// What an order has done besides changing what the view shows.
@@ -23,6 +24,16 @@ impl Done {
     /// Sessions that were ended by it.
     pub(super) fn sessions(self, count: usize) -> Self {
         self.with("disconnected_sockets", count)
+    }
+
+    /// What has moved to another store (wire §6.9).
+    pub(super) fn migrated(self, copied: Copied) -> Self {
+        let moved = json!({
+            "messages": copied.messages,
+            "dlq": copied.dead_letters,
+            "subscriptions": copied.queues,
+        });
+        self.with("migrated", moved)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::admin::{Host, RollCall};
 use crate::auth::Auth;
 use crate::broker::Answer;
 use crate::session::Sessions;
+use crate::store::Copied;
 use crate::{Error, ErrorKind, Result};
 
 /// See the module.
@@ -44,7 +45,7 @@ impl Host for ServerHost {
         view
     }
 
-    fn set_persistence(&self, options: Map<String, Value>) -> Answer<()> {
+    fn set_persistence(&self, options: Map<String, Value>) -> Answer<Copied> {
         let (wish, warnings) = match self.wish(options) {
             Ok(wish) => wish,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
@@ -53,7 +54,10 @@ impl Host for ServerHost {
             tracing::warn!("set_persistence: {warning}");
         }
         let (stores, written) = (self.stores.clone(), self.settings.written());
-        Box::pin(async move { stores.change(wish, written).await.map(drop) })
+        Box::pin(async move {
+            let done = stores.change(wish, written).await?;
+            Ok(done.copied)
+        })
     }
 
     fn reload_settings(&self) -> Answer<()> {

@@ -155,6 +155,16 @@ fn what_a_person_writes_beside_the_command_is_an_option_of_the_store() {
     let expected = serde_json::json!({"storage": "sqlite", "storage_options":
         {"filename": "b.sqlite", "default_ttl": 60, "synchronous": "normal"}});
     assert_eq!(serde_json::Value::from(members), expected);
+    for name in ["storage", "backend", "store"] {
+        let named = |store: &str| {
+            parse(&format!(
+                "{{'command':'set_persistence','{name}':'{store}'}}"
+            ))
+        };
+        let error = named("papyrus").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadCommand, "{name}");
+        assert!(named("memory").is_ok() && named("custom").is_ok(), "{name}");
+    }
 }
 
 #[test]

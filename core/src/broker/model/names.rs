@@ -96,11 +96,19 @@ impl Life {
         // Of several claims the first one counts: a name may go from hand to hand at once.
         let first = done.iter().map(|claim| claim.since).min();
         let mut refused = Vec::new();
+        let gone = self.gone_by(&done, lost);
         for claim in done {
             let answer = claim.answer.lock().take().unwrap();
             let waited = self.clock.elapsed() - first.unwrap_or(claim.since);
             match answer {
-                Ok(()) => self.taken(&claim, waited, lost),
+                Ok(()) => {
+                    // Its holder may have gone for another of its names, and left this one free.
+                    let is_other = |(holder, name): &(usize, usize)| {
+                        Some(*holder) == claim.holder && *name != claim.name
+                    };
+                    let is_left = gone.iter().any(is_other);
+                    self.taken(&claim, waited, lost, is_left);
+                }
                 Err(error) if error.kind() == ErrorKind::DuplicateConsumer => {
                     let holder = self.holders.get(&claim.name).map(|(holder, _)| *holder);
                     // One that lost another of its names since held this one when it was asked for.
@@ -142,7 +150,26 @@ impl Life {
         }
     }
 
-    fn taken(&mut self, claim: &Claim, waited: Duration, lost: &[usize]) {
+    /// Holders that were rightly ended for a name, with that name.
+    fn gone_by(&self, done: &[Claim], lost: &[usize]) -> Vec<(usize, usize)> {
+        let mut gone = Vec::new();
+        for claim in done {
+            let is_won = matches!(&*claim.answer.lock(), Some(Ok(())));
+            let Some(holder) = claim
+                .holder
+                .filter(|holder| is_won && lost.contains(holder))
+            else {
+                continue;
+            };
+            let is_silent = self.sessions[holder].line.last_byte() <= claim.since;
+            if claim.is_same || is_silent {
+                gone.push((holder, claim.name));
+            }
+        }
+        gone
+    }
+
+    fn taken(&mut self, claim: &Claim, waited: Duration, lost: &[usize], is_left: bool) {
         if let Some(holder) = claim.holder
             && holder != claim.session
             && lost.contains(&holder)
@@ -151,7 +178,7 @@ impl Life {
                 matches!(event, Event::Error(session, code) if *session == holder && code == "duplicate_consumer")
             });
             assert!(told, "who lost the name is not told (P22)");
-            if !claim.is_same {
+            if !claim.is_same && !is_left {
                 let silent = self.sessions[holder].line.last_byte() <= claim.since;
                 assert!(silent, "a live holder lost its name (P22)");
                 // A probe goes on for the next newcomer.

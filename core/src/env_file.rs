@@ -54,12 +54,8 @@ fn unescape(text: &str) -> Option<String> {
     Some(plain)
 }
 
-/// A value as [`parse`] reads it back: in double quotes unless it is plain.
+/// A value as [`parse`] reads it back, in double quotes.
 pub fn quote(value: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:@+,=".contains(&byte);
-    if !value.is_empty() && value.bytes().all(is_plain) {
-        return value.to_owned();
-    }
     let mut quoted = String::with_capacity(value.len() + 2);
     quoted.push('"');
     for char in value.chars() {

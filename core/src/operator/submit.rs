@@ -44,35 +44,47 @@ pub(super) async fn submit(
 
 async fn decision(way: &Way<'_>, body: &Value, note: &mut (dyn FnMut(&str) + Send)) -> Answer {
     let mut pause = FIRST_PAUSE;
-    let mut pending: Option<Value> = None;
+    let mut asked = Asked::default();
     loop {
-        match once(way, body, &mut pending, note).await {
+        match once(way, body, &mut asked, note).await {
             Ok(Some(decided)) => return Ok(decided),
             Ok(None) => pause = FIRST_PAUSE,
-            Err(failed) => match (&pending, &failed) {
-                // It was approved while nobody was told: its token is one by now.
-                (Some(pending), _) if failed.code() == Some(ErrorKind::TokenExists.code()) => {
-                    return approved(way, body, pending).await;
-                }
-                (Some(_), Failed::Unreachable(_)) => {}
-                _ => return Err(failed),
-            },
+            // It was approved while nobody was told: its token is one by now.
+            Err(failed)
+                if asked.was_lost && failed.code() == Some(ErrorKind::TokenExists.code()) =>
+            {
+                return approved(way, body, &asked.pending).await;
+            }
+            Err(Failed::Unreachable(_)) if asked.was_reached => {}
+            Err(failed) => return Err(failed),
         }
+        asked.was_lost = true;
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// How far asking has come.
+#[derive(Default)]
+struct Asked {
+    /// There is a broker: a lost connection is no reason to give up.
+    was_reached: bool,
+    /// A connection was lost behind a request that may have been taken.
+    was_lost: bool,
+    /// What the broker said of the request last; null: nothing.
+    pending: Value,
 }
 
 /// One connection: the decision, or none when it was lost.
 async fn once(
     way: &Way<'_>,
     body: &Value,
-    pending: &mut Option<Value>,
+    asked: &mut Asked,
     note: &mut (dyn FnMut(&str) + Send),
 ) -> Answer<Option<Value>> {
     let link = Link::open(way.options, way.timeout).await?;
-    let asked = link.ask(SUBMIT, body).await;
-    let answer = match asked {
+    asked.was_reached = true;
+    let answer = match link.ask(SUBMIT, body).await {
         Ok(answer) => answer,
         Err(failed) => {
             link.close().await;
@@ -81,7 +93,7 @@ async fn once(
     };
     let id = answer["request_id"].as_str().unwrap_or("?");
     note(&format!("request {id} waits for a decision"));
-    *pending = Some(answer);
+    asked.pending = answer;
     let news = link.news().await;
     link.close().await;
     match news {

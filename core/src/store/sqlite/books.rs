@@ -80,7 +80,10 @@ pub(super) fn flush(state: &mut State<Tables>, written: &mut Written) {
             continue;
         };
         let numbers = log_numbers(log.head(), expiry(log.entries.line_expires));
-        if !log.entries.tell(log.head()) && written.logs.insert(id, numbers) != Some(numbers) {
+        // Rows tell only what lies behind what is written of their log.
+        let told_from = written.logs.get(&id).map_or(0, |([seq, ..], _)| *seq);
+        let is_told = log.entries.tell(log.head()) && told_from < numbers.0[0];
+        if !is_told && written.logs.insert(id, numbers) != Some(numbers) {
             let ([seq, guaranteed, bytes, guaranteed_bytes], line_expires) = numbers;
             db.run(
                 "UPDATE log SET head = ?2, guaranteed = ?3, bytes = ?4, guaranteed_bytes = ?5, \

@@ -105,8 +105,9 @@ function readEnvironment(named) {
 function serving(values) {
   const { env } = process;
   const base = parsed(values.options ?? (env.RESTANTE_OPTIONS || '{}'));
-  if (base.storage === undefined && base.store === undefined) base.storage = 'sqlite';
   const storage = values.storage ?? env.RESTANTE_STORAGE;
+  // What the options say of a store is meant for the one that the flag names.
+  if (base.storage === undefined && base.store === undefined) base.storage = storage ?? 'sqlite';
   const given = { ...values, filename: values.filename ?? values.file };
   const settings_file = values.settings ?? (env.RESTANTE_SETTINGS_FILE || undefined);
   const said = {};

@@ -316,7 +316,9 @@ impl Which {
         })?;
         let names = ["storage", "store"];
         if !names.iter().any(|name| options.contains_key(*name)) {
-            options.insert("storage".to_owned(), "sqlite".into());
+            // What the options say of a store is meant for the one that the flag names.
+            let storage = self.storage.as_deref().unwrap_or("sqlite");
+            options.insert("storage".to_owned(), storage.into());
         }
         Ok(options)
     }

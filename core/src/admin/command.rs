@@ -4,11 +4,12 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
-use crate::auth::{E2ee, Role, Secret, TokenHash, ValidatorUrl};
+use crate::auth::{
+    E2ee, Lifetime, ManagementToken, NewRealm, NewToken, Secret, SecretChange, TokenChoice,
+    TokenHash, ValidatorScope, ValidatorUrl,
+};
 use crate::model::RealmId;
 use crate::store::{DeadLetterId, QueueId};
 
@@ -29,7 +30,12 @@ pub enum Command {
     /// Change the store (P28); the members of `new Server(options)` that say which.
     SetPersistence(StoreWish),
     /// Configure a realm.
-    AddRealm(Box<NewRealm>),
+    AddRealm {
+        /// Its name.
+        realm: RealmId,
+        /// How it is to be.
+        new: Box<NewRealm>,
+    },
     /// Give a realm another name.
     RenameRealm {
         /// Its name.
@@ -52,17 +58,20 @@ pub enum Command {
         create: bool,
     },
     /// Where a scope's tokens are asked after.
-    SetExternalAuth(ExternalAuth),
+    SetExternalAuth {
+        /// Whose tokens.
+        scope: ValidatorScope,
+        /// Where; `None`: nowhere any more.
+        url: Option<ValidatorUrl>,
+        /// What is shown there.
+        secret: SecretChange,
+    },
     /// A token for creating realms over HTTP.
     AddManagementToken {
         /// The token.
         token: Secret,
-        /// What its realms' names begin with.
-        realm_prefix: String,
-        /// It makes disposable realms only.
-        ephemeral_only: bool,
-        /// The longest that they live.
-        max_ttl: Option<Duration>,
+        /// What it may do.
+        bounds: ManagementToken,
     },
     /// The end of one.
     RevokeManagementToken {
@@ -74,7 +83,9 @@ pub enum Command {
     /// The end of tokens, and of the sessions they let in.
     RevokeToken {
         /// Which.
-        which: WhichToken,
+        which: TokenChoice,
+        /// It was named by its text.
+        by_text: bool,
         /// Administrators' too.
         allow_admin: bool,
     },
@@ -148,33 +159,6 @@ impl std::fmt::Debug for StoreWish {
     }
 }
 
-/// A realm to configure.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewRealm {
-    /// Its name.
-    pub realm: RealmId,
-    /// Whether a credential is needed; yes.
-    pub required: bool,
-    /// Signs what concerns the realm.
-    pub manager_key: Option<Secret>,
-    /// Signs JWTs of the realm; else `manager_key` does.
-    pub jwt_key: Option<Secret>,
-    /// What keyless consumers show.
-    pub key: Option<Secret>,
-    /// Whether the key must be shown.
-    pub require_key: Option<bool>,
-    /// Whether producers must be accepted.
-    pub require_acceptance: Option<bool>,
-    /// Whether clients may go without a name.
-    pub allow_anonymous: Option<bool>,
-    /// Encrypted bodies: `None` is off.
-    pub e2ee: Option<E2ee>,
-    /// It is disposable.
-    pub ephemeral: bool,
-    /// How long it lives then.
-    pub ttl: Option<Duration>,
-}
-
 /// One setting of a realm.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RealmChange {
@@ -192,65 +176,8 @@ pub enum RealmChange {
     E2ee(E2ee),
     /// Whether clients may go without a name.
     Anonymous(bool),
-    /// Permanent, or disposable from now on with this ttl (`None`: the default).
-    Lifetime {
-        /// Disposable.
-        ephemeral: bool,
-        /// For how long.
-        ttl: Option<Duration>,
-    },
-}
-
-/// `set_external_auth`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ExternalAuth {
-    /// Whose tokens.
-    pub scope: Scope,
-    /// Where they are asked after; `None`: nowhere any more.
-    pub url: Option<ValidatorUrl>,
-    /// What is shown there; outer `None`: as before, inner: nothing.
-    pub secret: Option<Option<Secret>>,
-}
-
-/// Which tokens a validator is asked about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
-    /// All that nobody else is asked about.
-    Global,
-    /// Of one realm.
-    Realm(RealmId),
-    /// Of realms whose names begin so.
-    Prefix(String),
-}
-
-/// A token to add.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewToken {
-    /// Its realm.
-    pub realm: RealmId,
-    /// Its role.
-    pub role: Role,
-    /// Whose it is; names the owner of its queues (P30).
-    pub client_id: Option<String>,
-    /// For people.
-    pub client_name: Option<String>,
-    /// The token; minted if none is given.
-    pub token: Option<Secret>,
-    /// `allow` as in the settings file.
-    pub allow: Option<Value>,
-    /// `names` as in the settings file.
-    pub names: Option<Value>,
-}
-
-/// Which tokens are revoked.
-#[derive(Debug, Clone, PartialEq)]
-pub enum WhichToken {
-    /// The one with this text.
-    Text(Secret),
-    /// The one with this hash.
-    Hash(TokenHash),
-    /// All of a client in a realm.
-    Client(RealmId, String),
+    /// Permanent, or disposable from now on.
+    Lifetime(Lifetime),
 }
 
 /// Which sessions are closed.
@@ -283,7 +210,7 @@ impl Command {
                     RealmChange::Key(..)
                     | RealmChange::Acceptance(_)
                     | RealmChange::E2ee(_)
-                    | RealmChange::Lifetime { .. },
+                    | RealmChange::Lifetime(_),
                 create: false,
             }
             | Self::DlqPurge { realm } => Some(realm),
@@ -296,23 +223,10 @@ impl Command {
         realm.filter(|realm| !matches!(realm.as_str(), "*" | "default"))
     }
 
-    /// Whether it changes something: its proof must then count once, whatever happens (§3.2).
-    pub fn is_change(&self) -> bool {
-        !matches!(
-            self,
-            Self::Get
-                | Self::Stats
-                | Self::AuthorizationList { .. }
-                | Self::ListSessions { .. }
-                | Self::DlqList { .. }
-                | Self::QueueStats { .. }
-        )
-    }
-
     /// Whether it, or its answer, carries a secret that must not go in clear over a network (AF59).
     pub fn bears_secret(&self) -> bool {
         match self {
-            Self::AddRealm(new) => {
+            Self::AddRealm { new, .. } => {
                 new.manager_key.is_some() || new.jwt_key.is_some() || new.key.is_some()
             }
             Self::SetRealm { change, .. } => matches!(
@@ -321,13 +235,12 @@ impl Command {
                     | RealmChange::JwtKey(Some(_))
                     | RealmChange::Key(Some(_), _)
             ),
-            Self::SetExternalAuth(external) => {
-                let url = external.url.as_ref();
-                let has_query = url.is_some_and(|url| url.as_str().contains('?'));
-                has_query || matches!(external.secret, Some(Some(_)))
+            Self::SetExternalAuth { url, secret, .. } => {
+                let has_query = |url: &ValidatorUrl| url.as_str().contains('?');
+                url.as_ref().is_some_and(has_query) || matches!(secret, SecretChange::Set(_))
             }
             Self::AddManagementToken { .. } | Self::AddToken(_) => true,
-            Self::RevokeToken { which, .. } => matches!(which, WhichToken::Text(_)),
+            Self::RevokeToken { by_text, .. } => *by_text,
             Self::SetPersistence(wish) => wish.bears_secret(),
             _ => false,
         }

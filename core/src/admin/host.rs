@@ -30,7 +30,4 @@ pub trait Host: Send + Sync + 'static {
 
     /// Notes who is connected.
     fn roll_call(&self) -> RollCall;
-
-    /// Whether secrets may go in clear over a network (`allow_insecure_management`, AF59); no.
-    fn allows_insecure(&self) -> bool;
 }

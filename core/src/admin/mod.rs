@@ -20,18 +20,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::auth::{
-    Action, Auth, Authority, Denied, ManagementToken, Proofs, Requests, Secret, Signed,
-    SigningSecret,
+    Action, Auth, Authority, Denied, Proofs, Requests, Secret, Signed, SigningSecret,
 };
 use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::model::RealmId;
 use crate::{Error, ErrorKind, Result};
 
-pub use command::{
-    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, StoreWish, WhichLetter,
-    WhichSession, WhichToken,
-};
+pub use command::{Command, RealmChange, StoreWish, WhichLetter, WhichSession};
 pub use host::{Host, RollCall};
 pub use requests::Told;
 pub use shapes::{Letter, of_queue, of_realm};
@@ -102,7 +98,8 @@ impl Admin {
             }
         };
         let command = command?;
-        if command.bears_secret() && !caller.is_private && !self.host.allows_insecure() {
+        let may_be_heard = caller.is_private || self.auth.allows_insecure_management();
+        if command.bears_secret() && !may_be_heard {
             let text = "this command carries a secret: send it over TLS or from this machine, or \
                         allow auth.allow_insecure_management";
             return Err(Denied::new(ErrorKind::Forbidden, text));
@@ -153,12 +150,15 @@ impl Admin {
                 self.host.reload_settings().await?;
                 Done::default()
             }
-            Command::SetGlobalAuth { enabled } => self.set_global_auth(enabled).await?,
+            Command::SetGlobalAuth { enabled } => {
+                let set = self.auth.set_global_auth(enabled);
+                self.end_unfounded(set).await?.1
+            }
             Command::SetPersistence(wish) => {
                 let copied = self.host.set_persistence(wish.0).await?;
                 Done::default().migrated(copied)
             }
-            Command::AddRealm(new) => self.add_realm(*new).await?,
+            Command::AddRealm { realm, new } => self.add_realm(realm, *new).await?,
             Command::RenameRealm { from, to } => self.rename_realm(from, to).await?,
             Command::RemoveRealm { realm } => self.remove_realm(realm).await?,
             Command::SetRealm {
@@ -166,27 +166,35 @@ impl Admin {
                 change,
                 create,
             } => self.set_realm(realm, change, create, by).await?,
-            Command::SetExternalAuth(external) => self.set_external_auth(external).await?,
-            Command::AddManagementToken {
-                token,
-                realm_prefix,
-                ephemeral_only,
-                max_ttl,
-            } => {
-                let bounds = ManagementToken::new(&realm_prefix, ephemeral_only, max_ttl)?;
-                self.add_management_token(token, bounds).await?
+            Command::SetExternalAuth { scope, url, secret } => {
+                let set = self.auth.set_external_auth(scope, url, secret);
+                self.end_unfounded(set).await?.1
             }
-            Command::RevokeManagementToken { token } => self.revoke_management_token(token).await?,
+            Command::AddManagementToken { token, bounds } => {
+                self.auth.add_management_token(token, bounds).await?;
+                Done::default()
+            }
+            Command::RevokeManagementToken { token } => {
+                self.auth.revoke_management_token(token).await?;
+                Done::default()
+            }
             Command::AddToken(new) => self.add_token(*new).await?,
-            Command::RevokeToken { which, allow_admin } => {
-                self.revoke_token(which, allow_admin).await?
-            }
+            Command::RevokeToken {
+                which, allow_admin, ..
+            } => self.revoke_token(which, allow_admin).await?,
             Command::Disconnect(which) => self.disconnect(&which)?,
             Command::DlqPurge { realm } => self.purge_letters(&realm).await?,
             Command::QueueRelease { realm, queue } => self.release_queue(&realm, queue).await?,
             asked => return self.tell(asked).await,
         };
         Ok(self.shown(by, done))
+    }
+
+    /// Makes a change, then ends the sessions that have lost their right to be there by it.
+    async fn end_unfounded<T>(&self, change: impl Future<Output = Result<T>>) -> Result<(T, Done)> {
+        let end = self.host.roll_call();
+        let changed = change.await?;
+        Ok((changed, Done::default().sessions(end())))
     }
 
     /// Commands that are answered with what they ask for, or with the ids they name.

@@ -3,18 +3,11 @@
 use std::sync::Arc;
 
 use super::Admin;
-use super::command::{NewRealm, RealmChange};
+use super::command::RealmChange;
 use super::reply::Done;
-use crate::auth::{self, Authority, Caller, Lifetime};
+use crate::auth::{Authority, Caller, NewRealm};
 use crate::model::RealmId;
 use crate::{Error, ErrorKind, Result};
-
-fn lifetime(ephemeral: bool, ttl: Option<std::time::Duration>) -> Lifetime {
-    match ephemeral {
-        true => Lifetime::Ephemeral(ttl),
-        false => Lifetime::Permanent,
-    }
-}
 
 /// Whether a change was refused before anything of it was done.
 fn is_refusal(error: &Error) -> bool {
@@ -25,20 +18,8 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl Admin {
-    pub(super) async fn add_realm(&self, new: NewRealm) -> Result<Done> {
-        let lifetime = lifetime(new.ephemeral, new.ttl);
-        let config = auth::NewRealm {
-            required: Some(new.required),
-            manager_key: new.manager_key,
-            jwt_key: new.jwt_key,
-            key: new.key,
-            require_key: new.require_key,
-            require_acceptance: new.require_acceptance,
-            allow_anonymous: new.allow_anonymous,
-            e2ee: new.e2ee.unwrap_or_default(),
-            lifetime,
-        };
-        let ends = self.auth.add_realm(new.realm, config).await?;
+    pub(super) async fn add_realm(&self, realm: RealmId, new: NewRealm) -> Result<Done> {
+        let ends = self.auth.add_realm(realm, new).await?;
         Ok(match ends {
             Some(end) => Done::default().with("expires_at", end.0),
             None => Done::default(),
@@ -52,30 +33,30 @@ impl Admin {
         create: bool,
         by: &Authority,
     ) -> Result<Done> {
+        let caller = match by {
+            Authority::Global => Caller::Administrator,
+            Authority::Realm(_) => Caller::RealmKey,
+        };
         let auth = &self.auth;
-        let end_unfounded = self.host.roll_call();
-        match change {
-            RealmChange::Required(required) => auth.set_realm_auth(realm, required, create).await?,
-            RealmChange::Acceptance(required) => {
-                auth.set_realm_acceptance(realm, required, create).await?;
+        let set = async {
+            use RealmChange as To;
+            match change {
+                To::Required(required) => auth.set_realm_auth(realm, required, create).await,
+                To::Acceptance(required) => {
+                    auth.set_realm_acceptance(realm, required, create).await
+                }
+                To::E2ee(policy) => auth.set_realm_e2ee(realm, policy, create).await,
+                To::Anonymous(allowed) => auth.set_realm_anonymous(realm, allowed, create).await,
+                To::ManagerKey(key) => auth.set_realm_manager_key(realm, key).await,
+                To::JwtKey(key) => auth.set_realm_jwt_key(realm, key).await,
+                To::Key(key, must_show) => auth.set_realm_key(realm, key, must_show).await,
+                To::Lifetime(lifetime) => {
+                    let set = auth.set_realm_lifetime(realm, lifetime, caller);
+                    set.await.map(drop)
+                }
             }
-            RealmChange::E2ee(policy) => auth.set_realm_e2ee(realm, policy, create).await?,
-            RealmChange::Anonymous(allowed) => {
-                auth.set_realm_anonymous(realm, allowed, create).await?;
-            }
-            RealmChange::ManagerKey(key) => auth.set_realm_manager_key(realm, key).await?,
-            RealmChange::JwtKey(key) => auth.set_realm_jwt_key(realm, key).await?,
-            RealmChange::Key(key, must_show) => auth.set_realm_key(realm, key, must_show).await?,
-            RealmChange::Lifetime { ephemeral, ttl } => {
-                let caller = match by {
-                    Authority::Global => Caller::Administrator,
-                    Authority::Realm(_) => Caller::RealmKey,
-                };
-                let lifetime = lifetime(ephemeral, ttl);
-                auth.set_realm_lifetime(realm, lifetime, caller).await?;
-            }
-        }
-        Ok(Done::default().sessions(end_unfounded()))
+        };
+        self.end_unfounded(set).await.map(|(_, done)| done)
     }
 
     pub(super) async fn rename_realm(&self, from: RealmId, to: RealmId) -> Result<Done> {

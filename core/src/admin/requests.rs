@@ -29,8 +29,8 @@ struct Many {
 pub struct Told {
     /// The session.
     pub socket_id: std::sync::Arc<str>,
-    /// `AUTHORIZATION_APPROVED` or `AUTHORIZATION_REJECTED`.
-    pub event: &'static str,
+    /// Whether it was approved.
+    pub is_approved: bool,
     /// Its payload as JSON text.
     pub payload: String,
 }
@@ -42,20 +42,19 @@ impl Told {
         let mut payload = Map::new();
         let mut put = |name: &str, value: Value| payload.insert(name.to_owned(), value);
         put("request_id", (*request.request_id).into());
-        let event = if request.status == Status::Approved {
+        let is_approved = request.status == Status::Approved;
+        if is_approved {
             put("realm", (*request.realm).into());
             put("role", request.role.into());
             if let Some(token) = &decided.token {
                 put("client_token", token.expose().into());
             }
-            "AUTHORIZATION_APPROVED"
         } else {
             put("reason", request.decision_reason.as_deref().into());
-            "AUTHORIZATION_REJECTED"
-        };
+        }
         Some(Self {
             socket_id: decided.tell.clone()?,
-            event,
+            is_approved,
             payload: Value::Object(payload).to_string(),
         })
     }

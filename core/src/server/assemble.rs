@@ -99,7 +99,6 @@ impl Base {
             stores: stores.clone(),
             settings: settings.clone(),
             sessions: Arc::downgrade(sessions),
-            auth: security.auth.clone(),
             folders: host::folders(&config.data_dir, &config.storage_paths),
         });
         let housekeeping = stores.housekeeping.clone();

@@ -11,7 +11,6 @@ use super::persistence::{Persistence, absolute};
 use super::reload::Reloader;
 use super::stores::Stores;
 use crate::admin::{Host, RollCall};
-use crate::auth::Auth;
 use crate::broker::Answer;
 use crate::session::Sessions;
 use crate::store::Copied;
@@ -23,7 +22,6 @@ pub(super) struct ServerHost {
     pub(super) stores: Arc<Stores>,
     pub(super) settings: Arc<Reloader>,
     pub(super) sessions: Weak<Sessions>,
-    pub(super) auth: Arc<Auth>,
     /// Folders in which a command may put a database (decided 8).
     pub(super) folders: Vec<PathBuf>,
 }
@@ -70,10 +68,6 @@ impl Host for ServerHost {
             Some(sessions) => sessions.roll_call(),
             None => Box::new(|| 0),
         }
-    }
-
-    fn allows_insecure(&self) -> bool {
-        self.auth.allows_insecure_management()
     }
 }
 

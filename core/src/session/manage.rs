@@ -139,7 +139,11 @@ async fn perform(
 /// A requester hears what was decided.
 pub(super) fn tell(links: &Links, told: &Told) {
     let mut frames = Vec::new();
-    outbound::raw_event(&mut frames, told.event, &told.payload, &[]);
+    let event = match told.is_approved {
+        true => names::AUTHORIZATION_APPROVED,
+        false => names::AUTHORIZATION_REJECTED,
+    };
+    outbound::raw_event(&mut frames, event, &told.payload, &[]);
     links.offer(Some(&told.socket_id), &frames.into(), false);
 }
 

@@ -1,14 +1,16 @@
 //! The body of a command → [`Command`], under all the names that clients use.
 
-use crate::auth::{E2ee, Role, ValidatorUrl};
+use std::time::Duration;
+
+use crate::auth::{
+    Allow, E2ee, Lifetime, ManagementToken, NewRealm, NewToken, Role, SecretChange, TokenChoice,
+    TokenText, ValidatorScope, ValidatorUrl,
+};
 use crate::store::{DeadLetterId, QueueId};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::body::Body;
-use super::{
-    Command, ExternalAuth, NewRealm, NewToken, RealmChange, Scope, StoreWish, WhichLetter,
-    WhichSession, WhichToken,
-};
+use super::{Command, RealmChange, StoreWish, WhichLetter, WhichSession};
 
 const KEY: &[&str] = &["key", "preshared_key", "presharedKey"];
 const MANAGER_KEY: &[&str] = &["manager_key", "managerKey"];
@@ -28,7 +30,7 @@ impl Command {
     /// Reads a command from the JSON text of its body.
     ///
     /// # Errors
-    /// `bad_command`, `bad_name`; `unsupported` for a command nobody knows.
+    /// `bad_command`, also for a command nobody knows; `bad_name`.
     pub fn parse(body: &str) -> Result<Self> {
         let body = Body::read(body)?;
         let name = body.needed(&["command"])?;
@@ -75,10 +77,10 @@ fn realms(name: &str, body: &Body) -> Result<Command> {
                     bad("e2ee must be \"off\", \"opportunistic\" or \"required\"")
                 })?)
             }
-            "set_realm_lifetime" => RealmChange::Lifetime {
-                ephemeral: body.truthy(DISPOSABLE).unwrap_or(true),
-                ttl: body.ttl()?,
-            },
+            "set_realm_lifetime" => {
+                let is_disposable = body.truthy(DISPOSABLE).unwrap_or(true);
+                RealmChange::Lifetime(lifetime(is_disposable, body.ttl()?))
+            }
             _ => return Err(unknown(name)),
         };
     Ok(Command::SetRealm {
@@ -88,21 +90,31 @@ fn realms(name: &str, body: &Body) -> Result<Command> {
     })
 }
 
+fn lifetime(is_disposable: bool, ttl: Option<Duration>) -> Lifetime {
+    match is_disposable {
+        true => Lifetime::Ephemeral(ttl),
+        false => Lifetime::Permanent,
+    }
+}
+
 fn add_realm(body: &Body) -> Result<Command> {
     let ttl = body.ttl()?;
-    Ok(Command::AddRealm(Box::new(NewRealm {
+    let is_disposable = ttl.is_some() || body.truthy(DISPOSABLE).unwrap_or(false);
+    let e2ee = body.text(&["e2ee"])?.as_deref().and_then(E2ee::parse);
+    Ok(Command::AddRealm {
         realm: body.realm()?,
-        required: body.flag(&["required"])?.unwrap_or(true),
-        manager_key: body.secret(MANAGER_KEY)?,
-        jwt_key: body.secret(JWT_KEY)?,
-        key: body.secret(KEY)?,
-        require_key: body.flag(REQUIRE_KEY)?,
-        require_acceptance: body.flag(ACCEPTANCE)?,
-        allow_anonymous: body.flag(ANONYMOUS)?,
-        e2ee: body.text(&["e2ee"])?.as_deref().and_then(E2ee::parse),
-        ephemeral: ttl.is_some() || body.truthy(DISPOSABLE).unwrap_or(false),
-        ttl,
-    })))
+        new: Box::new(NewRealm {
+            required: Some(body.flag(&["required"])?.unwrap_or(true)),
+            manager_key: body.secret(MANAGER_KEY)?,
+            jwt_key: body.secret(JWT_KEY)?,
+            key: body.secret(KEY)?,
+            require_key: body.flag(REQUIRE_KEY)?,
+            require_acceptance: body.flag(ACCEPTANCE)?,
+            allow_anonymous: body.flag(ANONYMOUS)?,
+            e2ee: e2ee.unwrap_or_default(),
+            lifetime: lifetime(is_disposable, ttl),
+        }),
+    })
 }
 
 fn credentials(name: &str, body: &Body) -> Result<Command> {
@@ -110,14 +122,15 @@ fn credentials(name: &str, body: &Body) -> Result<Command> {
         "set_global_auth" => Command::SetGlobalAuth {
             enabled: body.needed_flag(&["enabled"])?,
         },
-        "set_external_auth" => Command::SetExternalAuth(external(body)?),
+        "set_external_auth" => external(body)?,
         "add_management_token" => Command::AddManagementToken {
             token: body.needed_secret(&["token"])?,
-            realm_prefix: body.needed(&["realm_prefix", "realmPrefix"])?,
-            ephemeral_only: body
-                .flag(&["ephemeral_only", "ephemeralOnly"])?
-                .unwrap_or(false),
-            max_ttl: body.lifetime("max_ttl")?,
+            bounds: ManagementToken::new(
+                &body.needed(&["realm_prefix", "realmPrefix"])?,
+                body.flag(&["ephemeral_only", "ephemeralOnly"])?
+                    .unwrap_or(false),
+                body.lifetime("max_ttl")?,
+            )?,
         },
         "revoke_management_token" => {
             let hash = body.token_hash()?;
@@ -126,10 +139,15 @@ fn credentials(name: &str, body: &Body) -> Result<Command> {
             }
         }
         "add_token" => add_token(body)?,
-        "revoke_token" => Command::RevokeToken {
-            which: which_token(body)?,
-            allow_admin: body.flag(&["allow_admin", "allowAdmin"])?.unwrap_or(false),
-        },
+        "revoke_token" => {
+            let (which, by_text) = which_token(body)?;
+            let allow_admin = body.flag(&["allow_admin", "allowAdmin"])?;
+            Command::RevokeToken {
+                which,
+                by_text,
+                allow_admin: allow_admin.unwrap_or(false),
+            }
+        }
         "authorization_list" => Command::AuthorizationList {
             realm: body.any_realm()?,
             status: body.text(&["status"])?,
@@ -144,22 +162,23 @@ fn credentials(name: &str, body: &Body) -> Result<Command> {
     })
 }
 
-fn external(body: &Body) -> Result<ExternalAuth> {
+fn external(body: &Body) -> Result<Command> {
     let prefix = body.filled(&["realm_prefix", "realmPrefix"])?;
     let scope = match (body.any_realm()?, prefix) {
-        (None, None) => Scope::Global,
-        (Some(realm), None) => Scope::Realm(realm),
-        (None, Some(prefix)) => Scope::Prefix(prefix),
+        (None, None) => ValidatorScope::Global,
+        (Some(realm), None) => ValidatorScope::Realm(realm),
+        (None, Some(prefix)) => ValidatorScope::Prefix(prefix.into()),
         (Some(_), Some(_)) => return Err(bad("give realm or realm_prefix, not both")),
     };
     let url = body.filled(&["auth_url", "authUrl"])?;
     // Absent keeps what is there, an empty text clears it.
     let names = &["auth_secret", "authSecret"];
-    let secret = match body.get(names) {
-        None => None,
-        Some(_) => Some(body.secret(names)?),
+    let secret = match (body.get(names), body.secret(names)?) {
+        (None, _) => SecretChange::Keep,
+        (Some(_), None) => SecretChange::Clear,
+        (Some(_), Some(secret)) => SecretChange::Set(secret),
     };
-    Ok(ExternalAuth {
+    Ok(Command::SetExternalAuth {
         scope,
         url: url.as_deref().map(ValidatorUrl::parse).transpose()?,
         secret,
@@ -169,26 +188,33 @@ fn external(body: &Body) -> Result<ExternalAuth> {
 fn add_token(body: &Body) -> Result<Command> {
     let role = body.text(&["role"])?;
     let role = Role::parse(role.as_deref().unwrap_or("both"));
+    let named = |names| Ok::<_, Error>(body.filled(names)?.map(Into::into));
     Ok(Command::AddToken(Box::new(NewToken {
         realm: body.realm()?,
         role: role.ok_or_else(|| bad("role must be producer, consumer, both, manager or admin"))?,
-        client_id: body.filled(&["client_id", "clientId"])?,
-        client_name: body.filled(&["client_name", "clientName"])?,
-        token: body.secret(&["token"])?,
-        allow: body.get(&["allow"]).cloned(),
-        names: body.get(&["names"]).cloned(),
+        client_id: named(&["client_id", "clientId"])?,
+        client_name: named(&["client_name", "clientName"])?,
+        approved_at: None,
+        allow: Allow::parse(body.get(&["allow"]), body.get(&["names"]))?,
+        text: body
+            .secret(&["token"])?
+            .map_or(TokenText::Mint, TokenText::Given),
     })))
 }
 
-fn which_token(body: &Body) -> Result<WhichToken> {
+/// Which tokens, and whether by text.
+fn which_token(body: &Body) -> Result<(TokenChoice, bool)> {
     if let Some(token) = body.secret(&["token"])? {
-        return Ok(WhichToken::Text(token));
+        return Ok((TokenChoice::Hash(token.hash()), true));
     }
     if let Some(hash) = body.token_hash()? {
-        return Ok(WhichToken::Hash(hash));
+        return Ok((TokenChoice::Hash(hash), false));
     }
     match (body.any_realm()?, body.filled(&["client_id", "clientId"])?) {
-        (Some(realm), Some(client)) => Ok(WhichToken::Client(realm, client)),
+        (Some(realm), Some(client)) => {
+            let client_id = client.into();
+            Ok((TokenChoice::Client { realm, client_id }, false))
+        }
         _ => Err(bad("give token, token_hash, or realm and client_id")),
     }
 }

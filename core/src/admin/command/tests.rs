@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use super::{Command, RealmChange, Scope, StoreWish, WhichToken};
-use crate::auth::{E2ee, Role};
+use super::{Command, RealmChange, StoreWish};
+use crate::auth::{E2ee, Lifetime, Role, SecretChange, TokenChoice, TokenText, ValidatorScope};
 use crate::model::RealmId;
 use crate::{ErrorKind, Result};
 
@@ -27,18 +27,21 @@ fn change(body: &str) -> RealmChange {
 #[test]
 fn a_realm_with_a_ttl_or_any_truthy_flag_is_disposable() {
     let new = |body: &str| match parse(body).unwrap() {
-        Command::AddRealm(new) => new,
+        Command::AddRealm { new, .. } => new,
         other => panic!("{other:?}"),
     };
     let plain = new("{'command':'add_realm','realm':'org:acme'}");
-    assert!(plain.required && !plain.ephemeral && plain.ttl.is_none());
+    assert_eq!(plain.required, Some(true));
+    assert_eq!(plain.lifetime, Lifetime::Permanent);
     let by_ttl = new("{'command':'add_realm','realm':'r','ttl':'1.5H'}");
-    assert!(by_ttl.ephemeral);
-    assert_eq!(by_ttl.ttl, Some(Duration::from_secs(5_400)));
+    let ninety_minutes = Some(Duration::from_secs(5_400));
+    assert_eq!(by_ttl.lifetime, Lifetime::Ephemeral(ninety_minutes));
     for flag in ["'ephemeral':1", "'temporary':'yes'", "'disposable':true"] {
-        assert!(new(&format!("{{'command':'add_realm','realm':'r',{flag}}}")).ephemeral);
+        let by_flag = new(&format!("{{'command':'add_realm','realm':'r',{flag}}}"));
+        assert_eq!(by_flag.lifetime, Lifetime::Ephemeral(None), "{flag}");
     }
-    assert!(!new("{'command':'add_realm','realm':'r','ephemeral':false,'ttl':null}").ephemeral);
+    let by_no = new("{'command':'add_realm','realm':'r','ephemeral':false,'ttl':null}");
+    assert_eq!(by_no.lifetime, Lifetime::Permanent);
 }
 
 #[test]
@@ -52,21 +55,9 @@ fn a_lifetime_of_nothing_or_of_nonsense_is_refused() {
 #[test]
 fn a_bare_lifetime_call_makes_a_realm_disposable_and_false_makes_it_permanent() {
     let bare = change("{'command':'set_realm_lifetime','realm':'r'}");
-    assert_eq!(
-        bare,
-        RealmChange::Lifetime {
-            ephemeral: true,
-            ttl: None
-        }
-    );
+    assert_eq!(bare, RealmChange::Lifetime(Lifetime::Ephemeral(None)));
     let permanent = change("{'command':'set_realm_lifetime','realm':'r','temporary':false}");
-    assert_eq!(
-        permanent,
-        RealmChange::Lifetime {
-            ephemeral: false,
-            ttl: None
-        }
-    );
+    assert_eq!(permanent, RealmChange::Lifetime(Lifetime::Permanent));
 }
 
 #[test]
@@ -96,7 +87,7 @@ fn every_policy_of_encryption_has_a_word_and_others_are_refused() {
 fn a_token_has_a_role_that_exists() {
     let body = |role: &str| format!("{{'command':'add_token','realm':'r'{role}}}");
     match parse(&body("")).unwrap() {
-        Command::AddToken(new) => assert!(new.role == Role::Both && new.token.is_none()),
+        Command::AddToken(new) => assert!(new.role == Role::Both && new.text == TokenText::Mint),
         other => panic!("{other:?}"),
     }
     assert_eq!(kind(&body(",'role':'root'")), ErrorKind::BadCommand);
@@ -104,7 +95,7 @@ fn a_token_has_a_role_that_exists() {
 
 #[test]
 fn tokens_are_revoked_by_text_by_hash_or_by_client() {
-    let which = |body: &str| -> Result<WhichToken> {
+    let which = |body: &str| -> Result<TokenChoice> {
         match parse(body)? {
             Command::RevokeToken { which, .. } => Ok(which),
             other => panic!("{other:?}"),
@@ -115,11 +106,14 @@ fn tokens_are_revoked_by_text_by_hash_or_by_client() {
         which(&format!(
             "{{'command':'revoke_token','token_hash':'{hash}'}}"
         )),
-        Ok(WhichToken::Hash(_))
+        Ok(TokenChoice::Hash(_))
     ));
     assert_eq!(
         which("{'command':'revoke_token','realm':'r','client_id':'c'}").unwrap(),
-        WhichToken::Client(realm("r"), "c".to_owned())
+        TokenChoice::Client {
+            realm: realm("r"),
+            client_id: "c".into()
+        }
     );
     for body in ["", ",'realm':'r'", ",'token_hash':'abc'", ",'token':7"] {
         let body = format!("{{'command':'revoke_token'{body}}}");
@@ -135,9 +129,9 @@ fn a_validator_has_one_scope() {
         ))
     };
     match external(",'realm_prefix':'org:','auth_secret':''").unwrap() {
-        Command::SetExternalAuth(external) => {
-            assert_eq!(external.scope, Scope::Prefix("org:".to_owned()));
-            assert_eq!(external.secret, Some(None));
+        Command::SetExternalAuth { scope, secret, .. } => {
+            assert_eq!(scope, ValidatorScope::Prefix("org:".into()));
+            assert_eq!(secret, SecretChange::Clear);
         }
         other => panic!("{other:?}"),
     }

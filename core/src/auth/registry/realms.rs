@@ -24,7 +24,7 @@ pub enum Caller {
 }
 
 /// A realm to be made (`add_realm`).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewRealm {
     /// Whether it is closed; `None`: as authentication is on.
     pub required: Option<bool>,

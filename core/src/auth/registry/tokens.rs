@@ -25,7 +25,7 @@ pub enum TokenText {
 }
 
 /// A token to be added (`add_token`, or an approved request).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
     /// The realm it is for.
     pub realm: RealmId,

@@ -58,8 +58,6 @@ pub(super) async fn begin<T>(
     }
     broker.load(records);
     broker.delayed_bell.notify_one();
-    // Who may do what may stand otherwise in the other store.
-    broker.documents_changed();
     drop(moving);
     tokio::spawn(look_again(Arc::downgrade(broker)));
     Ok(done)

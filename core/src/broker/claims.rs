@@ -48,9 +48,8 @@ fn hear(broker: &Arc<Broker>, news: News) {
             attached.iter().for_each(|slot| slot.queue.missed(head));
         }
         // Who may do what is another room's.
-        News::Documents(_) => broker.documents_changed(),
+        News::Documents(_) => {}
         News::Missed => {
-            broker.documents_changed();
             broker.delayed_bell().notify_one();
             tokio::spawn(look_at_all(broker.clone()));
         }

@@ -61,7 +61,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -124,7 +124,6 @@ pub struct Broker {
     is_moving: AtomicBool,
     keeps_idle: AtomicBool,
     delayed_bell: Arc<Notify>,
-    documents: watch::Sender<u64>,
 }
 
 impl std::fmt::Debug for Broker {
@@ -165,7 +164,6 @@ impl Broker {
             is_moving: AtomicBool::new(false),
             keeps_idle: AtomicBool::new(false),
             delayed_bell: Arc::new(Notify::new()),
-            documents: watch::Sender::new(0),
         })
     }
 
@@ -333,16 +331,6 @@ impl Broker {
     /// The session has ended. Its names go offline, what it held goes back (P10); idempotent.
     pub fn leave(self: &Arc<Self>, member: &Arc<Member>, how: Leave) {
         takeover::leave(self, member, how);
-    }
-
-    /// Changes when another broker may have changed the store's documents.
-    pub fn document_changes(&self) -> watch::Receiver<u64> {
-        self.documents.subscribe()
-    }
-
-    fn documents_changed(&self) {
-        self.documents
-            .send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
     /// Whether the store answers; writes, reads and deletes something.

@@ -102,14 +102,11 @@ impl Base {
             folders: host::folders(&config.data_dir, &config.storage_paths),
         });
         let housekeeping = stores.housekeeping.clone();
-        let (tasks, broker, sessions) = (
-            housekeeping.clone(),
-            stores.broker.clone(),
-            sessions.clone(),
-        );
+        let (tasks, sessions) = (housekeeping.clone(), sessions.clone());
         let managed = housekeeping.run(async move {
             let spawn = |task| tasks.spawn(task);
-            security.manage(&broker, &sessions, host, spawn).await
+            let Stores { broker, store, .. } = &*stores;
+            security.manage(broker, store, &sessions, host, spawn).await
         });
         Ok((numbers, managed.await?))
     }

@@ -1,8 +1,14 @@
 //! Who may do what, assembled: where it is kept, who decides it, who manages it, and what follows from
 //! changes that other brokers make. Decides nothing itself. Called by the server's start.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::config::{ServerConfig, Storage};
 use crate::admin::{Admin, Host, Told};
@@ -11,9 +17,12 @@ use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::session::Sessions;
 use crate::store::{
-    Collection, Documents, Durability, FileDocuments, MemoryStore, Store as _, SwapStore,
+    Collection, Documents, Durability, FileDocuments, MemoryStore, News, Store as _, SwapStore,
 };
-use crate::{Error, ErrorKind, Result};
+use crate::{ErrorKind, Result};
+
+/// What could not be read is read again after this long; P30 gives what a broker has changed 5 s.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Security {
@@ -147,6 +156,7 @@ impl Security {
     pub(super) async fn manage(
         self,
         broker: &Arc<Broker>,
+        store: &SwapStore,
         sessions: &Arc<Sessions>,
         host: Arc<dyn Host>,
         spawn: impl Fn(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>),
@@ -173,12 +183,14 @@ impl Security {
             sessions: sessions.clone(),
             clock: self.clock,
         };
-        let mut changes = broker.document_changes();
-        spawn(Box::pin(async move {
-            while changes.changed().await.is_ok() {
-                follow.read().await;
+        let changed = Arc::new(Notify::new());
+        let bell = changed.clone();
+        store.listen(Arc::new(move |news| {
+            if concerns(&news) {
+                bell.notify_one();
             }
         }));
+        spawn(Box::pin(follow.run(changed)));
         Ok(Kept(self.keeper))
     }
 }
@@ -192,6 +204,14 @@ impl Kept {
     }
 }
 
+/// Whether realms, tokens or requests may be other ones; a nonce is asked for where it is kept.
+fn concerns(news: &News) -> bool {
+    match news {
+        News::Documents(collection) => *collection != Collection::Nonces,
+        news => *news == News::Missed,
+    }
+}
+
 /// Takes over what other brokers have changed.
 struct Follow {
     auth: Arc<Auth>,
@@ -201,19 +221,25 @@ struct Follow {
 }
 
 impl Follow {
-    async fn read(&self) {
-        let unread = |error: Error| {
-            tracing::warn!("what another broker has changed of realms and tokens: {error}");
-        };
-        if let Err(error) = self.auth.reload_documents().await {
-            unread(error);
-        }
-        match self.requests.reload(self.clock.now()).await {
-            Ok(decided) => {
-                let told = decided.iter().filter_map(Told::of);
-                told.for_each(|told| self.sessions.tell(&told));
+    async fn run(self, changed: Arc<Notify>) {
+        loop {
+            changed.notified().await;
+            let mut is_told = false;
+            while let Err(error) = self.read().await {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!("what another broker has changed of realms and tokens: {error}");
+                }
+                let again = self.clock.elapsed() + AGAIN;
+                self.clock.sleep_until(again).await;
             }
-            Err(error) => unread(error),
         }
+    }
+
+    async fn read(&self) -> Result<()> {
+        self.auth.reload_documents().await?;
+        let decided = self.requests.reload(self.clock.now()).await?;
+        let told = decided.iter().filter_map(Told::of);
+        told.for_each(|told| self.sessions.tell(&told));
+        Ok(())
     }
 }

@@ -73,7 +73,7 @@ pub struct Wish {
     pub taken: Seq,
 }
 
-/// What another broker has done.
+/// What another broker, or a change of stores, has done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// A queue was opened or is another one now.
@@ -90,7 +90,7 @@ pub enum News {
     Purged(RealmId, QueueId),
     /// A log has entries up to this one.
     Grown(RealmId, LogId, Seq),
-    /// Documents of a collection are other ones now.
+    /// Documents of a collection may be other ones now.
     Documents(Collection),
     /// Anything may have happened.
     Missed,

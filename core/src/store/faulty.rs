@@ -19,9 +19,9 @@ use crate::{Error, ErrorKind, Result};
 
 use super::{
     Append, Appended, Collection, DeadLetter, DeadLetterId, Delayed, Depth, Document,
-    DocumentChange, Documents, Due, Durability, Entry, ExportCursor, Exported, Gap, Maintained,
-    Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec, Record, Seq, Settled,
-    SharedStore, Store, StoreCounters, StoreHealth,
+    DocumentChange, Documents, Due, Durability, Entry, ExportCursor, Exported, Gap, Hear,
+    Maintained, News, Page, PageLimit, Pending, QueueChange, QueueId, QueueRecord, QueueSpec,
+    Record, Seq, Settled, SharedStore, Store, StoreCounters, StoreHealth,
 };
 
 /// A [`Store`] that passes calls on to another one, unless it is told to make trouble.
@@ -38,6 +38,7 @@ struct Faults {
     fail_next: (usize, Option<ErrorKind>),
     late: Option<(Arc<dyn Clock>, Duration)>,
     calls: u64,
+    hears: Vec<Hear>,
 }
 
 impl FaultyStore {
@@ -86,6 +87,12 @@ impl FaultyStore {
     /// Answers every call from now on this much later on `clock`; `None`: at once again.
     pub fn late(&self, late: Option<(Arc<dyn Clock>, Duration)>) {
         self.faults.lock().late = late;
+    }
+
+    /// Tells what another broker has done.
+    pub fn tell(&self, news: &News) {
+        let hears = self.faults.lock().hears.clone();
+        hears.iter().for_each(|hear| hear(news.clone()));
     }
 
     /// How many calls have come, refused ones too, but for `durability` and `counters`.
@@ -306,6 +313,10 @@ impl Store for FaultyStore {
 
     fn end_import(&self) -> Pending<()> {
         self.call(|store| store.end_import())
+    }
+
+    fn listen(&self, hear: Hear) {
+        self.faults.lock().hears.push(hear);
     }
 
     fn lead(&self) -> Pending<()> {

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
 use super::claim::{Hear, News};
+use super::documents::Collection;
 use super::record::{ExportCursor, Record};
 use super::types::{PageLimit, StoreCounters};
 use super::{Pending, SharedStore, Store};
@@ -73,6 +74,11 @@ impl Gate {
         let old = std::mem::replace(&mut self.store, new);
         self.counted = self.counted.plus(old.counters());
         self.listen();
+        // What is kept there may be other than what was here.
+        for collection in Collection::ALL {
+            let news = News::Documents(*collection);
+            self.hears.iter().for_each(|hear| hear(news.clone()));
+        }
         old
     }
 

@@ -114,7 +114,7 @@ onEachStore((server) => {
   });
 
   scenario(56, 'a late ACK during the retry pause is accepted and no redelivery follows', async () => {
-    const { p, c, name } = await pair(server, { ...ACKED, ack_timeout: '100ms', retry: { delay: '600ms' } });
+    const { p, c, name } = await pair(server, { ...ACKED, ack_timeout: '100ms', retry: { delay: '1s' } });
     await p.produce('e', 1);
     const { msgId } = await c.next(name);
     await sleep(250);
@@ -123,10 +123,10 @@ onEachStore((server) => {
   });
 
   scenario(57, 'away during the retry pause and back: exactly one redelivery, the attempt goes on', async () => {
-    const { p, c, again, name } = await pair(server, { ...ACKED, ack_timeout: '100ms', retry: { delay: '400ms', max_attempts: 9 } });
+    const { p, c, again, name } = await pair(server, { ...ACKED, ack_timeout: '100ms', retry: { delay: '1s', max_attempts: 9 } });
     await p.produce('e', 1);
     const { msgId } = await c.next(name);
-    await sleep(200);
+    await sleep(250);
     await c.leave();
     const back = await again({ ack_timeout: '10s' });
     const delivery = await back.next(name);
@@ -162,7 +162,7 @@ onEachStore((server) => {
   });
 
   scenario(59, 'NACK requeue:false gives up at once; NACK with a delay waits; WORKING starts the timeout anew', async () => {
-    const { p, c, name } = await pair(server, { ...ACKED, ack_timeout: '400ms', retry: { delay: '10ms', max_attempts: 5 } });
+    const { p, c, name } = await pair(server, { ...ACKED, ack_timeout: '1s', retry: { delay: '10ms', max_attempts: 5 } });
     await p.produce('e', 'never');
     const never = await c.next(name);
     const answer = await c.nack(never.msgId, { requeue: false, reason: 'no use' });
@@ -177,7 +177,7 @@ onEachStore((server) => {
     assert.ok(performance.now() - begin >= 290);
     assert.equal(second.delivery_attempt, 2);
     for (let n = 0; n < 3; n++) {
-      await sleep(250);
+      await sleep(500);
       assert.equal((await c.call('WORKING', { msgId: second.msgId })).ok, true);
     }
     assert.equal(c.seen(name).length, 3);

@@ -19,6 +19,35 @@ use tokio::time::timeout;
 use crate::redis::server as redis;
 use crate::transport::harness::{PATIENCE, Ws, masked};
 
+/// Lets `clock` run by steps for as long as `what` takes.
+pub async fn ticking<T>(clock: &TestClock, step: Duration, what: impl Future<Output = T>) -> T {
+    let mut pace = tokio::time::interval(Duration::from_millis(1));
+    let run = async {
+        loop {
+            pace.tick().await;
+            clock.advance(step);
+        }
+    };
+    let done = async {
+        tokio::select! {
+            done = what => done,
+            () = run => unreachable!("it never ends"),
+        }
+    };
+    timeout(PATIENCE, done).await.expect("it comes to its end")
+}
+
+/// Waits until a look says yes, with some time between two.
+pub async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    let mut pace = tokio::time::interval(Duration::from_millis(5));
+    let waiting = async {
+        while !look().await {
+            pace.tick().await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.expect(what);
+}
+
 /// The first byte of a binary frame, and of a close frame.
 const BINARY: u8 = 0x82;
 const CLOSE: u8 = 0x88;
@@ -147,12 +176,7 @@ impl House {
 
     /// Waits until a look at the server says yes.
     pub async fn until(&self, what: &str, look: impl Fn(&Self) -> bool) {
-        let waiting = async {
-            while !look(self) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(PATIENCE, waiting).await.expect(what);
+        until(what, async || look(self)).await;
     }
 
     /// Closes the server, and lets its deadlines come: clients of a test do not say goodbye.
@@ -163,16 +187,8 @@ impl House {
             _folder,
             ..
         } = self;
-        let ticking = async {
-            loop {
-                clock.advance(Duration::from_secs(1));
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::select! {
-            closed = server.close(HOUR) => closed.unwrap(),
-            () = ticking => {}
-        }
+        let closing = ticking(&clock, Duration::from_secs(1), server.close(HOUR));
+        closing.await.unwrap();
     }
 }
 

@@ -7,7 +7,7 @@ use restante::model::RealmId;
 use serde_json::{Value, json};
 
 use super::{Guarded, shown};
-use crate::harness::Client;
+use crate::harness::{Client, ticking};
 
 fn realm(name: &str) -> RealmId {
     RealmId::parse(name).unwrap()
@@ -165,11 +165,8 @@ async fn a_renamed_realm_is_entered_anew_and_has_what_waited() {
         .unwrap();
     let broker = guarded.house.server.broker().clone();
     let renaming = tokio::spawn(broker.rename_realm(&from, &to));
-    while !renaming.is_finished() {
-        guarded.house.clock.advance(Duration::from_millis(100));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    renaming.await.unwrap().unwrap();
+    let renamed = ticking(&guarded.house.clock, Duration::from_millis(50), renaming);
+    renamed.await.unwrap().unwrap();
     client.ended().await;
     let mut again = guarded.stranger().await;
     let said = shown(&mut again, &json!({ "token": "closed-both" })).await;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Guarded;
+use crate::harness::ticking;
 
 /// Answers when it is told to: `slow` is a consumer of `closed`.
 struct Slow(watch::Receiver<bool>);
@@ -108,17 +109,12 @@ async fn an_attempt_that_nobody_decides_fails_and_with_it_what_waited() {
     client
         .raw(&frame(2, "PRODUCER", &json!({ "name": "p" })))
         .await;
-    let waiting = async {
-        while !client.has("AUTH_FAIL") {
-            guarded.house.clock.advance(Duration::from_millis(500));
-            tokio::select! {
-                told = client.event("AUTH_FAIL") => return told,
-                () = tokio::time::sleep(Duration::from_millis(20)) => {}
-            }
-        }
-        None
-    };
-    assert_eq!(waiting.await.unwrap()["code"], 401);
+    let told = ticking(
+        &guarded.house.clock,
+        Duration::from_millis(25),
+        client.event("AUTH_FAIL"),
+    );
+    assert_eq!(told.await.unwrap()["code"], 401);
     guarded.house.close().await;
 }
 

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{ADMIN, shown, signed};
-use crate::harness::Client;
+use crate::harness::{Client, until};
 use crate::redis::server::RedisServer;
-use crate::sqlite::process::{SECOND, soon};
+use crate::sqlite::process::SECOND;
 
 async fn start(redis: &RedisServer, folder: &Path) -> Server {
     let mut options = RedisOptions::at(redis.url());
@@ -60,13 +60,9 @@ async fn what_redis_knows_of_tokens_counts_as_soon_as_it_is_back() {
     // What the settings say holds wherever messages wait.
     assert_eq!(answer_to(&server, "beta-token").await, "beta");
     redis.run();
-    let back = async {
-        let before = "a token from before the failure";
-        while is_on_fallback(&server) || answer_to(&server, before).await != "acme" {
-            tokio::time::sleep(SECOND / 20).await;
-        }
-    };
-    soon(back).await;
+    let before = "a token from before the failure";
+    let is_back = async || !is_on_fallback(&server) && answer_to(&server, before).await == "acme";
+    until("Redis is back", is_back).await;
     let within = "a token from within the failure";
     assert_eq!(answer_to(&server, within).await, "acme");
     server.close(10 * SECOND).await.unwrap();

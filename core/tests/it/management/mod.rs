@@ -23,7 +23,7 @@ use restante::clock::{Clock as _, Timestamp};
 use restante::store::Bounds;
 use serde_json::{Value, json};
 
-use crate::harness::{Client, House, On};
+use crate::harness::{Client, House, On, ticking};
 
 /// What the administrator signs with.
 pub const ADMIN: &str = "what the administrator signs with";
@@ -122,17 +122,7 @@ impl Managed {
 
     /// Lets the clock run as long as something takes.
     pub async fn ticking<T>(&self, what: impl Future<Output = T>) -> T {
-        let clock = &self.house.clock;
-        let ticking = async {
-            loop {
-                clock.advance(Duration::from_millis(50));
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        tokio::select! {
-            done = what => done,
-            () = ticking => unreachable!("it never ends"),
-        }
+        ticking(&self.house.clock, Duration::from_millis(25), what).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{ACME_KEY, Managed, assert_refused, bury, durable, shown};
-use crate::harness::{Client, On, on_each_store};
+use crate::harness::{Client, House, On, on_each_store};
 
 async fn realms_in_stats(managed: &Managed) -> Vec<String> {
     let stats = managed.order(json!({ "command": "stats" })).await;
@@ -160,21 +160,12 @@ async fn nobody_is_let_in_nor_heard_once_a_realm_has_ended_and_soon_nothing_is_l
     client.ended().await;
     assert_eq!(monitor.rest().await, 0);
     let broker = managed.house.server.broker().clone();
-    let gone = async {
-        let is_there = || {
-            let auth = managed.house.server.auth().view();
-            let stats = broker.stats();
-            let is_live = stats.iter().any(|(realm, _)| realm.as_str() == "acme");
-            is_live || !auth["realms"]["acme"].is_null()
-        };
-        while is_there() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+    let is_gone = |house: &House| {
+        let stats = broker.stats();
+        let is_live = stats.iter().any(|(realm, _)| realm.as_str() == "acme");
+        !is_live && house.server.auth().view()["realms"]["acme"].is_null()
     };
-    let patience = crate::transport::harness::PATIENCE;
-    tokio::time::timeout(patience, gone)
-        .await
-        .expect("it is disposed of");
+    managed.house.until("it is disposed of", is_gone).await;
     assert_eq!(stored(&managed).await, 0);
     let view = managed.order(json!({ "command": "get" })).await;
     assert!(!view["settings"]["tokens"].to_string().contains("acme"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use restante::Result;
 use restante::auth::{Action, AuthSettings};
 use restante::clock::{Clock as _, TestClock};
 use restante::server::{Server, ServerConfig, Storage};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{ADMIN, assert_refused, shown, signed};
-use crate::harness::Client;
+use crate::harness::{Client, ticking, until};
 
 const COMMAND: &str = "AUTH_MANAGEMENT_COMMAND";
 
@@ -32,6 +33,10 @@ impl Place {
     }
 
     async fn start(&self) -> Server {
+        self.try_start().await.unwrap()
+    }
+
+    async fn try_start(&self) -> Result<Server> {
         let mut config = ServerConfig::default();
         config.host = Some("127.0.0.1".to_owned());
         config.port = 0;
@@ -45,7 +50,7 @@ impl Place {
                 ..SqliteOptions::default()
             });
         }
-        Server::start(config).await.unwrap()
+        Server::start(config).await
     }
 
     fn order(&self, body: &Value) -> Value {
@@ -54,16 +59,9 @@ impl Place {
 }
 
 async fn close(server: Server, place: &Place) {
-    let ticking = async {
-        loop {
-            place.clock.advance(Duration::from_millis(100));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::select! {
-        closed = server.close(Duration::from_secs(3_600)) => closed.unwrap(),
-        () = ticking => {}
-    }
+    let closing = server.close(Duration::from_secs(3_600));
+    let closed = ticking(&place.clock, Duration::from_millis(100), closing);
+    closed.await.unwrap();
 }
 
 async fn send(server: &Server, order: &Value) -> Value {
@@ -202,4 +200,22 @@ async fn a_realm_that_ended_while_nobody_served_it_is_gone_before_the_port_opens
     assert!(!view.contains("brief"), "{view}");
     assert!(server.stats()["realms"]["brief"].is_null());
     close(server, &place).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_dropped_lets_go_of_its_file() {
+    let place = Place::new(true);
+    let server = place.start().await;
+    let order = place.order(&json!({ "command": "add_realm", "realm": "kept" }));
+    assert_eq!(send(&server, &order).await["ok"], true);
+    drop(server);
+    let mut again = None;
+    let starts = async || {
+        again = place.try_start().await.ok();
+        again.is_some()
+    };
+    until("the file is free", starts).await;
+    let again = again.unwrap();
+    assert!(!again.auth().view()["realms"]["kept"].is_null());
+    close(again, &place).await;
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{ADMIN, assert_refused, shown, signed};
-use crate::harness::Client;
+use crate::harness::{Client, until};
 use crate::redis::server::shared;
 use crate::transport::harness::PATIENCE;
 
@@ -57,16 +57,11 @@ async fn order(at: &Server, body: Value) -> Value {
 
 /// Waits until a broker lets a token in, or answers otherwise.
 async fn until_shown(at: &Server, token: &str, wanted: Value) {
-    let waiting = async {
-        loop {
-            let mut client = Client::connect(at.local_addr(), "c").await;
-            if shown(&mut client, token).await == wanted {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+    let is_so = async || {
+        let mut client = Client::connect(at.local_addr(), "c").await;
+        shown(&mut client, token).await == wanted
     };
-    timeout(PATIENCE, waiting).await.expect("it gets round");
+    until("it gets round", is_so).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,17 +109,11 @@ async fn orders_at_both_brokers_at_once_all_hold() {
         }
     };
     tokio::join!(add(&a, "a"), add(&b, "b"));
-    let waiting = async {
-        loop {
-            let view = order(&a, json!({ "command": "get" })).await;
-            let realms = view["settings"]["realms"].as_object().unwrap().len();
-            if realms == 23 {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+    let are_known = async || {
+        let view = order(&a, json!({ "command": "get" })).await;
+        view["settings"]["realms"].as_object().unwrap().len() == 23
     };
-    timeout(PATIENCE, waiting).await.expect("all are known");
+    until("all are known", are_known).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,12 +137,9 @@ async fn a_request_at_one_broker_is_decided_at_the_other_and_told_where_it_came_
             wish["client_token"] = json!(token);
         }
         let id = asking.call("AUTHORIZATION_REQUEST", &wish).await["request_id"].clone();
-        let waiting = async {
-            while ask(&b, Action::Next, json!({})).await["request"]["request_id"] != id {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-        };
-        timeout(PATIENCE, waiting).await.expect("the other sees it");
+        let is_seen =
+            async || ask(&b, Action::Next, json!({})).await["request"]["request_id"] == id;
+        until("the other sees it", is_seen).await;
         let decision = json!({ "request_id": id, "approved": true });
         let decided = ask(&b, Action::Decide, decision.clone()).await;
         assert_eq!(decided["ok"], true, "{decided}");

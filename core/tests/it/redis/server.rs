@@ -12,9 +12,9 @@ use restante::clock::SystemClock;
 use restante::store::{Bounds, RedisOptions, RedisStore};
 
 /// Ends the server when its input ends, however the test's process ends.
-/// It says its number before its first word.
+/// It says its number before its first word, and its output ends with it.
 pub const KEEPER: &str = r#"sh -c 'echo "pid $$"; exec redis-server "$@"' redis-server "$@" & server=$!
-    cat >/dev/null; kill -9 $server; wait"#;
+    exec >/dev/null; cat >/dev/null; kill -9 $server; wait"#;
 
 pub struct RedisServer {
     pub port: u16,

@@ -4,6 +4,7 @@
 //! does. Knows nothing of what it runs.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -66,9 +67,14 @@ impl Housekeeping {
         })
     }
 
+    /// Ends the thread, and with it what runs there; what it lets go of may be this.
+    fn end(&self) {
+        self.stop.lock().take();
+    }
+
     /// Ends the thread and waits for that: it has nothing to do that could take long.
     pub(super) fn stop(&self) {
-        self.stop.lock().take();
+        self.end();
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
@@ -77,8 +83,19 @@ impl Housekeeping {
     }
 }
 
-impl Drop for Housekeeping {
+/// Ends the thread when it is dropped: what runs there knows the thread, so that it never ends by itself.
+pub(super) struct Owned(pub(super) Arc<Housekeeping>);
+
+impl std::ops::Deref for Owned {
+    type Target = Housekeeping;
+
+    fn deref(&self) -> &Housekeeping {
+        &self.0
+    }
+}
+
+impl Drop for Owned {
     fn drop(&mut self) {
-        self.stop.lock().take();
+        self.0.end();
     }
 }

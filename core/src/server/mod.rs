@@ -42,7 +42,7 @@ use crate::{Error, ErrorKind, Result};
 
 use assemble::Base;
 pub use config::{DEFAULT_PORT, IdleEviction, ServerConfig, Storage, TlsFiles};
-use housekeeping::Housekeeping;
+use housekeeping::Owned;
 use numbers::Numbers;
 use persistence::{Applied, StateFile};
 pub use persistence::{Persisted, Persistence, STATE_FILE};
@@ -77,7 +77,7 @@ pub struct Server {
     auth: Arc<Auth>,
     /// Where realms and tokens are kept.
     kept: Kept,
-    housekeeping: Arc<Housekeeping>,
+    housekeeping: Owned,
     closed: Mutex<Option<Result<()>>>,
 }
 
@@ -103,7 +103,8 @@ impl Server {
         let base = Base::open(&config, state, purpose, left).await?;
         let auth = base.security.auth.clone();
         let (broker, stores) = (base.stores.broker.clone(), base.stores.clone());
-        let (metrics, housekeeping) = (base.metrics.clone(), stores.housekeeping.clone());
+        let housekeeping = Owned(stores.housekeeping.clone());
+        let metrics = base.metrics.clone();
         let rules = Rules::new(session_config(&config));
         let (asked, clock) = (auth.clone(), config.clock.clone());
         let sessions = Sessions::new(broker.clone(), asked, clock, rules.clone(), &metrics);

@@ -230,6 +230,9 @@ impl Transport {
                     () = thread.tick() => {}
                 }
             });
+            // Ends what was still open, which may have had a last word.
+            drop(runtime);
+            thread.end();
         })?;
         self.joins.lock().push(join);
         Ok(())

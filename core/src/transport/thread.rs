@@ -87,8 +87,8 @@ pub(super) struct Thread {
     pub index: usize,
     pub shared: Arc<Shared>,
     pub runtime: tokio::runtime::Handle,
-    /// Connections whose lines have something to write.
-    dirty: Mutex<Vec<Arc<Conn>>>,
+    /// Connections whose lines have something to write; `None` once nobody writes them any more.
+    dirty: Mutex<Option<Vec<Arc<Conn>>>>,
     rung: Notify,
     conns: Mutex<HashMap<u64, Arc<Conn>>>,
     /// Elapsed milliseconds at the last tick: good enough for limits of many seconds.
@@ -125,7 +125,7 @@ impl Thread {
             index,
             shared,
             runtime,
-            dirty: Mutex::default(),
+            dirty: Mutex::new(Some(Vec::new())),
             rung: Notify::new(),
             conns: Mutex::default(),
             coarse: AtomicU64::new(0),
@@ -151,12 +151,19 @@ impl Thread {
     /// Notes that a line has something to write; rings the flusher if it sleeps.
     pub(super) fn list(&self, conn: Arc<Conn>) {
         let mut dirty = self.dirty.lock();
-        let was_empty = dirty.is_empty();
-        dirty.push(conn);
+        let Some(listed) = &mut *dirty else { return };
+        let was_empty = listed.is_empty();
+        listed.push(conn);
         drop(dirty);
         if was_empty {
             self.rung.notify_one();
         }
+    }
+
+    /// The thread has ended: what it would have written lets go of it.
+    pub(super) fn end(&self) {
+        let listed = self.dirty.lock().take();
+        drop(listed);
     }
 
     /// Enters a connection into the table; `None` if there are too many, or the end has begun.
@@ -185,7 +192,9 @@ impl Thread {
         let mut batch = Vec::new();
         loop {
             self.rung.notified().await;
-            std::mem::swap(&mut *self.dirty.lock(), &mut batch);
+            if let Some(listed) = &mut *self.dirty.lock() {
+                std::mem::swap(listed, &mut batch);
+            }
             for conn in batch.drain(..) {
                 conn.flush();
             }

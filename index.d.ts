@@ -752,8 +752,6 @@ export interface Limits extends RealmLimits {
   /** New sessions of one address a minute, and as many at once. */
   connections_per_minute_per_ip?: number;
   connectionsPerMinutePerIp?: number;
-  realms_per_hour_per_ip?: number;
-  realmsPerHourPerIp?: number;
   /** Default 1,000. */
   max_pending_authorization_requests?: number;
   maxPendingAuthorizationRequests?: number;
@@ -993,15 +991,25 @@ export interface TokenSettings {
   [other: string]: unknown;
 }
 
-export interface RealmSettings extends RealmLifetime {
+/** What holds in a realm. */
+export interface RealmRules {
+  /** Whether everybody has to log in. Default true. */
   required?: boolean;
+  /** Signs management commands for it, and its JWTs unless there is a `jwt_key`. */
   manager_key?: string;
   jwt_key?: string;
+  /** Consumers show it to enter without a token. */
   key?: string;
+  /** Default: as there is a `key`. */
   require_key?: boolean;
+  /** Whether producers need a credential. Default: as `required`. */
   require_acceptance?: boolean;
+  /** Whether names may be missing. Default: true for the realm `default`, else false. */
   allow_anonymous?: boolean;
   e2ee?: E2eePolicy;
+}
+
+export interface RealmSettings extends RealmRules, RealmLifetime {
   auth_url?: string;
   auth_secret?: string;
   [other: string]: unknown;
@@ -1171,16 +1179,8 @@ export type ManagementCommand =
   | ({
       command: 'add_realm';
       realm: string;
-      /** Default true. */
-      required?: boolean;
-      manager_key?: string;
-      jwt_key?: string;
-      key?: string;
-      require_key?: boolean;
-      require_acceptance?: boolean;
-      allow_anonymous?: boolean;
-      e2ee?: E2eePolicy;
-    } & RealmLifetime)
+    } & RealmRules &
+      RealmLifetime)
   | { command: 'rename_realm'; from: string; to: string }
   | { command: 'remove_realm'; realm: string }
   | { command: 'set_realm_auth'; realm: string; required: boolean; create?: boolean }

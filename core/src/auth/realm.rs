@@ -1,7 +1,6 @@
 //! What is configured of a realm, and what follows from it (admin.md §1.3). Its keys stay as they are
 //! where something is signed with them, else as hashes. Knows no other realm and no clock.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -100,9 +99,6 @@ pub struct RealmConfig {
     /// What shows them that we ask.
     #[serde(skip_serializing_if = "Option::is_none", with = "stored")]
     pub auth_secret: Option<Secret>,
-    /// Limits of its own as JSON text, as they were written; read elsewhere.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limits: Option<Arc<str>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -173,9 +169,6 @@ impl RealmConfig {
             allow_anonymous: reader.flag(&["allow_anonymous"])?,
             auth_url: ValidatorUrl::read(&mut reader, "auth_url")?,
             auth_secret: reader.secret(&["auth_secret"])?,
-            limits: reader
-                .get(&["limits"])
-                .map(|limits| limits.to_string().into()),
             ..Self::default()
         };
         if let Some(text) = reader.text(&["e2ee"])? {
@@ -235,8 +228,7 @@ impl RealmConfig {
             allow_anonymous,
             e2ee,
             auth_url,
-            auth_secret,
-            limits
+            auth_secret
         );
         let life = |config: &Self| (config.ephemeral, config.ttl, config.expires_at);
         if life(before) != life(file) {

@@ -142,10 +142,7 @@ pub(super) fn put<T: Serialize>(
         let text = serde_json::to_string(stored)
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
         if text.len() > MAX_TEXT {
-            let message = format!(
-                "{:?} is too large: secrets and limits of 64 KiB in sum",
-                read.key
-            );
+            let message = format!("{:?} is too large: secrets of 64 KiB in sum", read.key);
             return Err(Error::new(ErrorKind::BadCommand, message));
         }
         Some(text.into())

@@ -1,21 +1,20 @@
 //! A keeper of documents in memory for this room's tests, which can be made to fail. Compiled for tests.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::{Attempt, Auth, AuthSettings, Denied, Environment, Outcome, Principal};
 use crate::clock::{TestClock, Timestamp};
-use crate::store::{Collection, Condition, Document, DocumentChange, Documents, Pending};
+use crate::store::{Collection, Document, DocumentChange, Documents, MemoryStore, Pending};
 use crate::{Error, ErrorKind};
 
-type Row = (Arc<str>, u64, Option<Timestamp>);
+/// A time at which nothing has expired yet.
+const ALWAYS: Timestamp = Timestamp(0);
 
 #[derive(Default)]
 pub(super) struct Shelf {
-    rows: Mutex<BTreeMap<(Collection, Arc<str>), Row>>,
-    version: Mutex<u64>,
+    store: MemoryStore,
     /// Calls that change something until they fail; `None`: they do not.
     fails_after: Mutex<Option<usize>>,
 }
@@ -32,10 +31,12 @@ impl Shelf {
 
     /// Every text, to look for what must not be there.
     pub(super) fn texts(&self) -> String {
-        let rows = self.rows.lock();
-        let texts = rows
-            .iter()
-            .map(|((_, key), (text, ..))| format!("{key} {text}\n"));
+        let all = |collection: &Collection| {
+            let mut read = self.documents(*collection, None, usize::MAX, ALWAYS);
+            read.take_ready().unwrap().unwrap()
+        };
+        let documents = Collection::ALL.iter().flat_map(all);
+        let texts = documents.map(|document| format!("{} {}\n", document.key, document.text));
         texts.collect()
     }
 }
@@ -48,22 +49,10 @@ impl Documents for Shelf {
         limit: usize,
         now: Timestamp,
     ) -> Pending<Vec<Document>> {
-        let rows = self.rows.lock();
-        let found = rows
-            .iter()
-            .filter(|((of, key), _)| *of == collection && after.as_ref().is_none_or(|a| key > a))
-            .filter(|(_, (.., expires))| expires.is_none_or(|end| end > now))
-            .take(limit)
-            .map(|((_, key), (text, version, expires))| Document {
-                key: key.clone(),
-                text: text.clone(),
-                version: *version,
-                expires: *expires,
-            });
-        Pending::ready(Ok(found.collect()))
+        self.store.documents(collection, after, limit, now)
     }
 
-    fn change_documents(&self, changes: Vec<DocumentChange>, _now: Timestamp) -> Pending<()> {
+    fn change_documents(&self, changes: Vec<DocumentChange>, now: Timestamp) -> Pending<()> {
         if let Some(left) = &mut *self.fails_after.lock() {
             if *left == 0 {
                 let error = Error::new(ErrorKind::StoreUnavailable, "the shelf is away");
@@ -71,29 +60,7 @@ impl Documents for Shelf {
             }
             *left -= 1;
         }
-        let mut rows = self.rows.lock();
-        let holds = changes.iter().all(|change| {
-            let row = rows.get(&(change.collection, change.key.clone()));
-            match change.only_if {
-                Condition::Always => true,
-                Condition::Absent => row.is_none(),
-                Condition::Version(version) => row.is_some_and(|(_, known, _)| *known == version),
-            }
-        });
-        if !holds {
-            let error = Error::new(ErrorKind::Conflict, "somebody was faster");
-            return Pending::ready(Err(error));
-        }
-        for change in changes {
-            let mut version = self.version.lock();
-            *version += 1;
-            let key = (change.collection, change.key);
-            match change.text {
-                Some(text) => rows.insert(key, (text, *version, change.expires)),
-                None => rows.remove(&key),
-            };
-        }
-        Pending::ready(Ok(()))
+        self.store.change_documents(changes, now)
     }
 }
 

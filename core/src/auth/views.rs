@@ -37,9 +37,6 @@ pub(super) fn realm(config: &RealmConfig) -> Value {
         "auth_url",
         config.auth_url.as_ref().map(ValidatorUrl::shown),
     );
-    let limits = config.limits.as_deref();
-    let limits = limits.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    insert(&mut view, "limits", limits);
     for (name, is_set) in [
         ("manager_key_configured", config.manager_key.is_some()),
         ("jwt_key_configured", config.jwt_key.is_some()),

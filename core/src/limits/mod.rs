@@ -61,7 +61,7 @@ impl Default for Limits {
     }
 }
 
-/// Connections and new realms of one address, an IPv6 one by its network of 64 bits. `None`:
+/// Connections of one address, an IPv6 one by its network of 64 bits. `None`:
 /// unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AddressCaps {
@@ -69,8 +69,6 @@ pub struct AddressCaps {
     pub max_connections: Option<u32>,
     /// New sessions a minute; as many at once.
     pub connections_per_minute: Option<u32>,
-    /// Realms made over HTTP an hour.
-    pub realms_per_hour: Option<u32>,
 }
 
 /// What a session and a realm may. `None`: nothing was said; [`Cap::Unlimited`]: no limit.

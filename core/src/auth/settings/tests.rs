@@ -27,8 +27,7 @@ fn every_member_is_read_in_both_spellings() {
             "client_name": "n", "allow": {"produce": ["a/+"]}, "names": ["x*"]}],
         "realms": {"acme": {"required": true, "manager_key": "m", "jwt_key": "j", "preshared_key": "k",
             "require_key": false, "require_acceptance": false, "allow_anonymous": true,
-            "e2ee": "required", "auth_url": "https://a.example/", "auth_secret": "s",
-            "limits": {"messages_per_second": 5}}},
+            "e2ee": "required", "auth_url": "https://a.example/", "auth_secret": "s"}},
         "jwt_secret": "g", "jwt_max_ttl": "1h", "allow_superadmin_jwt": true, "enforce_expiry": false,
         "auth_url": "http://127.0.0.1:1/", "auth_secret": "s",
         "external_validators": [{"realm_prefix": "org:", "auth_url": "https://b.example/"}],
@@ -42,8 +41,7 @@ fn every_member_is_read_in_both_spellings() {
             "clientName": "n", "allow": {"produce": ["a/+"]}, "names": ["x*"]}],
         "realms": {"acme": {"required": true, "managerKey": "m", "jwtKey": "j", "presharedKey": "k",
             "requireKey": false, "requireAcceptance": false, "allowAnonymous": true,
-            "e2ee": "required", "authUrl": "https://a.example/", "authSecret": "s",
-            "limits": {"messages_per_second": 5}}},
+            "e2ee": "required", "authUrl": "https://a.example/", "authSecret": "s"}},
         "jwtSecret": "g", "jwtMaxTtl": "1h", "allowSuperadminJwt": true, "enforceExpiry": false,
         "authUrl": "http://127.0.0.1:1/", "authSecret": "s",
         "externalValidators": [{"realmPrefix": "org:", "authUrl": "https://b.example/"}],
@@ -63,7 +61,6 @@ fn every_member_is_read_in_both_spellings() {
     let realm = &settings.realms[&token.entry.realm];
     assert_eq!(realm.key, Some(TokenHash::of("k")));
     assert_eq!(realm.e2ee, E2ee::Required);
-    assert_eq!(realm.limits.as_deref(), Some("{\"messages_per_second\":5}"));
     assert_eq!(settings.monitor_tokens, [TokenHash::of("look")]);
     assert_eq!(settings.ephemeral_realm_ttl, Duration::from_secs(172_800));
     assert_eq!(settings.keyless_consumers, KeylessConsumers::Deny);

@@ -29,7 +29,6 @@ impl Options {
         limits.address = AddressCaps {
             max_connections: inner.cap_of_address("max_connections_per_ip")?,
             connections_per_minute: inner.cap_of_address("connections_per_minute_per_ip")?,
-            realms_per_hour: inner.cap_of_address("realms_per_hour_per_ip")?,
         };
         let pending = "max_pending_authorization_requests";
         if let Some(most) = inner.count(pending)? {

@@ -15,6 +15,7 @@ mod kept;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -76,7 +77,7 @@ pub struct Wanted {
 pub struct Requests {
     documents: Arc<dyn Documents>,
     grants: Arc<dyn Grants>,
-    most_pending: usize,
+    most_pending: AtomicUsize,
     /// By id, which is the order in which they came.
     kept: Mutex<BTreeMap<Arc<str>, Kept>>,
     /// Who of this process waits for a decision, by request.
@@ -124,13 +125,18 @@ impl Requests {
         let requests = Self {
             documents,
             grants,
-            most_pending,
+            most_pending: AtomicUsize::new(most_pending),
             kept: Mutex::default(),
             waiting: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         };
         requests.reload(now).await?;
         Ok(requests)
+    }
+
+    /// From now on so many may wait; those that do stay.
+    pub fn set_most_pending(&self, most: usize) {
+        self.most_pending.store(most, Ordering::Relaxed);
     }
 
     /// Reads them anew, when another broker has changed them; what was decided there of requests whose

@@ -109,7 +109,7 @@ impl Server {
         let (asked, clock) = (auth.clone(), config.clock.clone());
         let sessions = Sessions::new(broker.clone(), asked, clock, rules.clone(), &metrics);
         let links = sessions.links().clone();
-        let hot = Hot::new(&config, rules, auth.clone())?;
+        let hot = Hot::new(&config, rules, &base.security)?;
         let settings = Reloader::start(stores.clone(), hot.clone(), &metrics, &mut config);
         let (numbers, kept) = base.manage(&config, &settings, &sessions).await?;
         housekeeping.spawn(sessions.watch());

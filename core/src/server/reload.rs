@@ -13,10 +13,12 @@ use serde_json::Value;
 
 use super::config::{ServerConfig, Storage, TlsFiles};
 use super::persistence::Persistence;
+use super::security::Security;
 use super::settings::{Source, absolute, same_option};
 use super::stores::Stores;
 use super::watch::Watch;
-use crate::auth::Auth;
+use crate::auth::{Auth, Requests};
+
 use crate::metrics::{Counter, Metrics};
 use crate::session::Rules;
 use crate::tls::{Pem, ServerTls};
@@ -45,6 +47,7 @@ pub(super) struct Hot {
     pub(super) doors: SharedDoors,
     pub(super) tls: SharedTls,
     pub(super) auth: Arc<Auth>,
+    pub(super) requests: Arc<Requests>,
 }
 
 impl Hot {
@@ -52,13 +55,18 @@ impl Hot {
     ///
     /// # Errors
     /// `config` for certificate and key.
-    pub(super) fn new(config: &ServerConfig, rules: Arc<Rules>, auth: Arc<Auth>) -> Result<Self> {
+    pub(super) fn new(
+        config: &ServerConfig,
+        rules: Arc<Rules>,
+        security: &Security,
+    ) -> Result<Self> {
         let tls = config.load_tls()?;
         Ok(Self {
             rules,
             doors: super::doors(config).shared(),
             tls: Arc::new(ArcSwapOption::from(tls)),
-            auth,
+            auth: security.auth.clone(),
+            requests: security.requests.clone(),
         })
     }
 }
@@ -234,6 +242,8 @@ impl Reloader {
         self.hot.tls.store(tls);
         self.hot.doors.store(Arc::new(super::doors(config)));
         self.hot.rules.set(super::session_config(config));
+        let most = config.limits.max_pending_authorization_requests;
+        self.hot.requests.set_most_pending(most);
     }
 
     /// What the settings file says of the store; `None`: there is no file.

@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// See the module.
 pub(super) struct Security {
     pub(super) auth: Arc<Auth>,
-    requests: Arc<Requests>,
+    pub(super) requests: Arc<Requests>,
     nonces: Nonces,
     keeper: Keeper,
     clock: Arc<dyn Clock>,

@@ -13,6 +13,7 @@ use restante::server::{STATE_FILE, Server, ServerConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::harness::Client;
 use crate::redis::server as redis;
 use crate::sqlite::load::{AllSeen, are_seen, consume, produce, subscribe};
 use crate::sqlite::process::{Broker, SECOND, command, soon};
@@ -139,6 +140,33 @@ async fn a_bad_file_changes_nothing_as_a_whole_and_its_repair_is_taken() {
     server.reload_settings().await.unwrap();
     assert!(lets_anonymous_in(&server).await);
     assert_eq!(server.settings_error(), None);
+    server.close(SECOND).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_authorization_requests_may_wait_as_soon_as_the_file_says_so() {
+    let limited = |most: usize| {
+        json!({"auth": {"enabled": true, "auto_admin_token": false},
+            "limits": {"max_pending_authorization_requests": most}})
+    };
+    let rig = Rig::new(&limited(1));
+    let server = rig.start().await;
+    let ask = async |name: &str| {
+        let mut client = Client::connect(server.local_addr(), "asking").await;
+        let wish =
+            json!({"realm": "acme", "role": "consumer", "client_id": name, "client_name": name});
+        let answer = client.call("AUTHORIZATION_REQUEST", &wish).await;
+        (client, answer["code"].clone())
+    };
+    let (_one, answered) = ask("one").await;
+    assert_eq!(answered, Value::Null);
+    assert_eq!(ask("two").await.1, 429);
+    rig.write(&limited(2).to_string());
+    let reloaded = server.reload_settings().await.unwrap();
+    assert!(reloaded.needs_restart.is_empty(), "{reloaded:?}");
+    let (_two, answered) = ask("two").await;
+    assert_eq!(answered, Value::Null);
+    assert_eq!(ask("three").await.1, 429);
     server.close(SECOND).await.unwrap();
 }
 

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -257,7 +258,7 @@ impl Requests {
                 "too many requests of this address wait for a decision",
             ));
         }
-        if pending >= self.most_pending {
+        if pending >= self.most_pending.load(Ordering::Relaxed) {
             return Err(too_many("too many requests wait for a decision"));
         }
         // What one call may change is bounded; nobody has so many.

@@ -25,7 +25,7 @@ use crate::auth::{
 use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::model::RealmId;
-use crate::{Error, ErrorKind, Result};
+use crate::{ErrorKind, Result};
 
 pub use command::{Command, RealmChange, StoreWish, WhichLetter, WhichSession};
 pub use host::{Host, RollCall};
@@ -145,7 +145,6 @@ impl Admin {
     async fn run(&self, command: Command, by: &Authority) -> Result<String> {
         let done = match command {
             Command::Get => Done::default(),
-            Command::Stats => return Ok(ok(reply::one("stats", self.host.stats()))),
             Command::ReloadSettings => {
                 self.host.reload_settings().await?;
                 Done::default()
@@ -185,7 +184,26 @@ impl Admin {
             Command::Disconnect(which) => self.disconnect(&which)?,
             Command::DlqPurge { realm } => self.purge_letters(&realm).await?,
             Command::QueueRelease { realm, queue } => self.release_queue(&realm, queue).await?,
-            asked => return self.tell(asked).await,
+            // These are answered with what they ask for, or with the ids they name.
+            Command::Stats => return Ok(ok(reply::one("stats", self.host.stats()))),
+            Command::AuthorizationList {
+                realm,
+                status,
+                cursor,
+                limit,
+            } => return self.list_requests(realm, status.as_deref(), cursor, limit),
+            Command::ListSessions { realm } => return Ok(self.list_sessions(realm.as_ref())),
+            Command::DlqList {
+                realm,
+                cursor,
+                limit,
+            } => {
+                let cursor = cursor.as_deref();
+                return self.list_letters(realm.as_ref(), cursor, limit).await;
+            }
+            Command::DlqReplay(letter) => return self.requeue(&letter).await,
+            Command::DlqDiscard(letter) => return self.discard(&letter).await,
+            Command::QueueStats { realm } => return self.queue_stats(realm.as_ref()).await,
         };
         Ok(self.shown(by, done))
     }
@@ -195,34 +213,6 @@ impl Admin {
         let end = self.host.roll_call();
         let changed = change.await?;
         Ok((changed, Done::default().sessions(end())))
-    }
-
-    /// Commands that are answered with what they ask for, or with the ids they name.
-    async fn tell(&self, asked: Command) -> Result<String> {
-        match asked {
-            Command::AuthorizationList {
-                realm,
-                status,
-                cursor,
-                limit,
-            } => self.list_requests(realm, status.as_deref(), cursor, limit),
-            Command::ListSessions { realm } => Ok(self.list_sessions(realm.as_ref())),
-            Command::DlqList {
-                realm,
-                cursor,
-                limit,
-            } => {
-                let cursor = cursor.as_deref();
-                self.list_letters(realm.as_ref(), cursor, limit).await
-            }
-            Command::DlqReplay(letter) => self.requeue(&letter).await,
-            Command::DlqDiscard(letter) => self.discard(&letter).await,
-            Command::QueueStats { realm } => self.queue_stats(realm.as_ref()).await,
-            _ => Err(Error::new(
-                ErrorKind::Internal,
-                "the command is done elsewhere",
-            )),
-        }
     }
 }
 

@@ -3,7 +3,9 @@
 //! what was asked. Knows no session; what may be said is judged by `identify`.
 
 use std::collections::HashMap;
+use std::error::Error as StdError;
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,10 +116,11 @@ impl External {
         let warn = |error: reqwest::Error| {
             // Without the address: it may hold what is nobody's business.
             let error = error.without_url();
-            tracing::warn!(
-                "the validator {} was not reached: {error}",
-                asked.url.shown()
-            );
+            let first: &dyn StdError = &error;
+            let reasons = iter::successors(Some(first), |&error| error.source());
+            let reasons: Vec<String> = reasons.map(ToString::to_string).collect();
+            let (url, why) = (asked.url.shown(), reasons.join(": "));
+            tracing::warn!("the validator {url} was not reached: {why}");
         };
         let client = self.client.get_or_try_init(client).await.map_err(|error| {
             tracing::warn!("validators cannot be asked: {error}");
@@ -140,7 +143,12 @@ impl External {
             request = request.header("x-mq-auth-secret", value);
         }
         let mut response = request.send().await.map_err(warn).ok()?;
-        if !response.status().is_success() {
+        let status = response.status();
+        if status.is_server_error() {
+            let url = asked.url.shown();
+            tracing::warn!("the validator {url} answered {status}, which counts as no");
+        }
+        if !status.is_success() {
             return None;
         }
         let mut reply = Vec::new();

@@ -146,7 +146,9 @@ pub struct StoreWish(pub Map<String, Value>);
 impl StoreWish {
     fn bears_secret(&self) -> bool {
         let text = Value::Object(self.0.clone()).to_string();
-        text.contains('@') || text.contains("\"password\"")
+        ["@", "pass=", "\"password\""]
+            .iter()
+            .any(|sign| text.contains(sign))
     }
 }
 

@@ -16,8 +16,11 @@ mod reply;
 mod requests;
 mod shapes;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::auth::{
     Action, Auth, Authority, Denied, Proofs, Requests, Secret, Signed, SigningSecret,
@@ -54,6 +57,8 @@ pub struct Admin {
     requests: Arc<Requests>,
     host: Arc<dyn Host>,
     clock: Arc<dyn Clock>,
+    /// Realms that are being renamed here, by their old names.
+    renaming: Mutex<HashSet<RealmId>>,
 }
 
 impl Admin {
@@ -73,6 +78,7 @@ impl Admin {
             requests,
             host,
             clock,
+            renaming: Mutex::default(),
         }
     }
 

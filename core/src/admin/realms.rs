@@ -13,8 +13,27 @@ use crate::{Error, ErrorKind, Result};
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::BadCommand | ErrorKind::RealmUnknown | ErrorKind::RealmExists
+        ErrorKind::BadCommand
+            | ErrorKind::BadName
+            | ErrorKind::RealmUnknown
+            | ErrorKind::RealmExists
     )
+}
+
+/// A realm that is being renamed here, until it is dropped.
+struct Ours<'a>(&'a Admin, &'a RealmId);
+
+impl<'a> Ours<'a> {
+    fn note(admin: &'a Admin, realm: &'a RealmId) -> Self {
+        admin.renaming.lock().insert(realm.clone());
+        Self(admin, realm)
+    }
+}
+
+impl Drop for Ours<'_> {
+    fn drop(&mut self) {
+        self.0.renaming.lock().remove(self.1);
+    }
 }
 
 impl Admin {
@@ -60,10 +79,18 @@ impl Admin {
     }
 
     pub(super) async fn rename_realm(&self, from: RealmId, to: RealmId) -> Result<Done> {
+        let _ours = Ours::note(self, &from);
         let auth = &self.auth;
         let before = self.broker.sessions_of(Some(&from)).len();
         auth.begin_rename(&from, &to).await?;
-        if let Err(error) = auth.rename_realm(from.clone(), to.clone()).await {
+        let renamed = async {
+            // A refusal leaves everything as it is, sessions too.
+            if !auth.is_configured(&to) {
+                self.broker.check_rename(&to).await?;
+            }
+            auth.rename_realm(from.clone(), to.clone()).await
+        };
+        if let Err(error) = renamed.await {
             // What was begun of it is finished at the next reading, and then it is looked at again.
             if is_refusal(&error) {
                 auth.end_rename(&from).await?;
@@ -84,6 +111,17 @@ impl Admin {
         self.requests.rename_realm(&from, &to, now).await?;
         auth.end_rename(&from).await?;
         Ok(Done::default().sessions(before))
+    }
+
+    /// Renames that other brokers on the store have begun and not ended: from which name to which.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn renames_elsewhere(&self) -> Result<Vec<[RealmId; 2]>> {
+        let open = self.auth.open_renames().await?.into_iter();
+        let ours = self.renaming.lock();
+        let others = open.filter(|(from, ..)| !ours.contains(from));
+        Ok(others.map(|(from, to, _)| [from, to]).collect())
     }
 
     /// Finishes renames that a crash has cut short.

@@ -56,7 +56,8 @@ impl Inner {
 
     /// The administrator's secret as it is to be; reads and may write a file.
     async fn find_bootstrap(&self, state: &State) -> Result<Option<Secret>> {
-        let must_have = state.enabled && !state.tokens().any(|(_, token)| token.is_admin());
+        // A token of which only the hash is known signs nothing.
+        let must_have = state.enabled && state.admin_secrets().is_empty();
         let settings = state.settings.clone();
         let environment = self.environment.clone();
         let find = move || bootstrap::find(&settings, &*environment, must_have);
@@ -187,6 +188,11 @@ impl Auth {
             return None;
         }
         state.realm(realm)?.manager_key.clone()
+    }
+
+    /// Whether there is a configuration of this realm.
+    pub fn is_configured(&self, realm: &RealmId) -> bool {
+        self.0.state.read().realm(realm).is_some()
     }
 
     /// Whether a realm ends by itself one day, or has.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::listen::{Listener, Slot};
 use super::realm::{Realm, SlotKey, State};
+use super::realms;
 use super::remembered;
 use super::takeover;
 use super::{Broker, Leave};
@@ -47,6 +48,7 @@ fn hear(broker: &Arc<Broker>, news: News) {
             let attached = entry.attached.all();
             attached.iter().for_each(|slot| slot.queue.missed(head));
         }
+        News::Renamed(from, to) => realms::follow(broker, from, to),
         // Who may do what is another room's.
         News::Documents(_) => {}
         News::Missed => {

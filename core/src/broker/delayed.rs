@@ -75,7 +75,13 @@ async fn publish_all(
 ) -> usize {
     let mut replies = Vec::new();
     let mut done = Vec::new();
+    let mut failed = 0;
     for delayed in due {
+        if broker.is_shut(&delayed.realm) {
+            // Who is to get it is not known while its realm is renamed.
+            failed += 1;
+            continue;
+        }
         let inner = || {
             let member = broker.inner_member(&delayed.realm, Arc::new(Nobody));
             (member, Batch::new())
@@ -94,7 +100,6 @@ async fn publish_all(
     for (member, batch) in members.values_mut() {
         publish::flush(broker, member, batch);
     }
-    let mut failed = 0;
     if !done.is_empty() && broker.store().drop_delayed(done).await.is_err() {
         failed += 1;
     }

@@ -78,6 +78,7 @@ pub use pass::Pass;
 pub use ports::{
     AllowAll, Content, Encode, Filter, Head, Notice, Outbox, Rights, SessionId, Subscriber,
 };
+pub use realms::HeldRealms;
 pub use request::{
     Broadcast, BrokerConfig, ConsumerHello, Leave, ProducerHello, PublishRequest, Published,
     QueueStats, RealmStats, Removed, Reply, SessionInfo, Settled, SubscribeRequest, Subscribed,
@@ -113,6 +114,8 @@ pub struct Broker {
     realms: RwLock<HashMap<RealmId, Arc<Realm>>>,
     /// Realms that are being removed or renamed: nobody joins them.
     closing: Mutex<HashSet<RealmId>>,
+    /// Realms that another broker is renaming; each as often as it is held.
+    held: Mutex<Vec<RealmId>>,
     monitor: Arc<Realm>,
     sessions: AtomicUsize,
     last_session: AtomicU64,
@@ -152,6 +155,7 @@ impl Broker {
             engine: Engine::new(store, clock, encode, engine),
             realms: RwLock::new(HashMap::from([(monitor.id.clone(), monitor.clone())])),
             closing: Mutex::default(),
+            held: Mutex::default(),
             monitor,
             default_ttl: AtomicU64::new(millis(config.default_ttl)),
             config,

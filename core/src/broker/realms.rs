@@ -16,10 +16,27 @@ use crate::{Error, ErrorKind, Result};
 /// How long what sessions settled last may take to reach the store before a realm is renamed.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Nobody joins these realms until it is dropped.
+/// Nobody joins these realms until it is dropped, and nobody else removes or renames them.
 struct Closing {
     broker: Arc<Broker>,
     realms: Vec<RealmId>,
+}
+
+/// Nobody joins these realms until it is dropped: another broker renames them.
+pub struct HeldRealms {
+    broker: Arc<Broker>,
+    realms: [RealmId; 2],
+}
+
+impl Drop for HeldRealms {
+    fn drop(&mut self) {
+        let mut held = self.broker.held.lock();
+        for realm in &self.realms {
+            if let Some(at) = held.iter().position(|held| held == realm) {
+                held.swap_remove(at);
+            }
+        }
+    }
 }
 
 impl Closing {
@@ -112,19 +129,38 @@ fn rename(broker: &Arc<Broker>, from: &RealmId, to: &RealmId) -> Answer<usize> {
             () = broker.clock().sleep_until(until) => {}
         }
         let renamed = broker.store().rename_realm(&from, &to).await;
-        let records = broker.store().queues().await?;
-        let is_meant = |realm: &RealmId| *realm == from || *realm == to;
-        let records = records.into_iter();
-        broker.load(
-            records
-                .filter(|record| is_meant(&record.spec.realm))
-                .collect(),
-        );
-        broker.delayed_bell().notify_one();
+        // What other brokers have opened there meanwhile.
+        close(&broker, &from);
+        load(&broker, [from, to]).await?;
         drop(closing);
-        tokio::spawn(anew::look_again(Arc::downgrade(&broker)));
         renamed.map(|()| sessions)
     })
+}
+
+/// Reads again what is remembered in realms that were closed.
+async fn load(broker: &Arc<Broker>, realms: [RealmId; 2]) -> Result<()> {
+    let records = broker.store().queues().await?.into_iter();
+    let meant = records.filter(|record| realms.contains(&record.spec.realm));
+    broker.load(meant.collect());
+    broker.delayed_bell().notify_one();
+    tokio::spawn(anew::look_again(Arc::downgrade(broker)));
+    Ok(())
+}
+
+/// Another broker has renamed a realm: what was here under either name is closed, and read again under the
+/// new one. Does not wait for the store.
+pub(super) fn follow(broker: &Arc<Broker>, from: RealmId, to: RealmId) {
+    let held = broker.hold_realms([from.clone(), to.clone()]);
+    close(broker, &from);
+    close(broker, &to);
+    let broker = broker.clone();
+    tokio::spawn(async move {
+        if let Err(error) = load(&broker, [from, to]).await {
+            // The store says when it is back, and then everything is looked at.
+            tracing::debug!(%error, "a renamed realm cannot be read");
+        }
+        drop(held);
+    });
 }
 
 impl Broker {
@@ -143,11 +179,38 @@ impl Broker {
         rename(self, from, to)
     }
 
+    /// Whether a realm could get this name.
+    ///
+    /// # Errors
+    /// `bad_name` if the store holds anything under it; store trouble.
+    pub async fn check_rename(&self, to: &RealmId) -> Result<()> {
+        let records = self.store().queues().await?;
+        let has_queues = records.iter().any(|record| record.spec.realm == *to);
+        if !has_queues && self.store().realm_depth(to).await?.count == 0 {
+            return Ok(());
+        }
+        let text = format!("the store holds something of a realm {to} already; purge it first");
+        Err(Error::new(ErrorKind::BadName, text))
+    }
+
+    /// Lets nobody join these realms until what it returns is dropped: another broker on the store is about
+    /// to rename one to the other. Sessions that are there stay.
+    pub fn hold_realms(self: &Arc<Self>, realms: [RealmId; 2]) -> HeldRealms {
+        self.held.lock().extend(realms.iter().cloned());
+        let broker = self.clone();
+        HeldRealms { broker, realms }
+    }
+
+    /// Whether a realm is being removed or renamed.
+    pub(super) fn is_shut(&self, id: &RealmId) -> bool {
+        self.closing.lock().contains(id) || self.held.lock().contains(id)
+    }
+
     /// A realm that may be joined.
     pub(super) fn open_realm(&self, id: &RealmId) -> Result<Arc<Realm>> {
-        if self.closing.lock().contains(id) {
-            let text = "the realm is being removed or renamed";
-            return Err(Error::new(ErrorKind::RealmUnknown, text));
+        if self.is_shut(id) {
+            let text = "the realm is being removed or renamed; try again in a moment";
+            return Err(Error::new(ErrorKind::Conflict, text));
         }
         Ok(self.realm(id))
     }

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +14,9 @@ use tokio::sync::Notify;
 use super::config::{ServerConfig, Storage};
 use crate::admin::{Admin, Host, Told};
 use crate::auth::{Auth, Nonces, Proofs, Requests};
-use crate::broker::Broker;
+use crate::broker::{Broker, HeldRealms};
 use crate::clock::Clock;
+use crate::model::RealmId;
 use crate::session::Sessions;
 use crate::store::{
     Collection, Documents, Durability, FileDocuments, MemoryStore, News, Store as _, SwapStore,
@@ -23,6 +25,8 @@ use crate::{ErrorKind, Result};
 
 /// What could not be read is read again after this long; P30 gives what a broker has changed 5 s.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A rename of another broker that takes longer is nobody's any more; one takes a second.
+const GIVEN_UP: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(super) struct Security {
@@ -176,12 +180,15 @@ impl Security {
             admin.dispose(realm).await?;
         }
         sessions.manage_by(admin.clone());
-        spawn(Box::pin(admin.dispose_of_ended()));
+        spawn(Box::pin(admin.clone().dispose_of_ended()));
         let follow = Follow {
             auth,
             requests,
+            admin,
+            broker: broker.clone(),
             sessions: sessions.clone(),
             clock: self.clock,
+            held: HashMap::new(),
         };
         let changed = Arc::new(Notify::new());
         let bell = changed.clone();
@@ -216,14 +223,18 @@ fn concerns(news: &News) -> bool {
 struct Follow {
     auth: Arc<Auth>,
     requests: Arc<Requests>,
+    admin: Arc<Admin>,
+    broker: Arc<Broker>,
     sessions: Arc<Sessions>,
     clock: Arc<dyn Clock>,
+    /// Realms that another broker is renaming: nobody joins them until it is done.
+    held: HashMap<[RealmId; 2], HeldRealms>,
 }
 
 impl Follow {
-    async fn run(self, changed: Arc<Notify>) {
+    async fn run(mut self, changed: Arc<Notify>) {
         loop {
-            changed.notified().await;
+            self.wait(&changed).await;
             let mut is_told = false;
             while let Err(error) = self.read().await {
                 if !std::mem::replace(&mut is_told, true) {
@@ -235,8 +246,32 @@ impl Follow {
         }
     }
 
-    async fn read(&self) -> Result<()> {
+    /// Until something has changed. A rename that nobody ends meanwhile is finished here.
+    async fn wait(&mut self, changed: &Notify) {
+        if self.held.is_empty() {
+            return changed.notified().await;
+        }
+        let given_up = self.clock.elapsed() + GIVEN_UP;
+        tokio::select! {
+            () = changed.notified() => {}
+            () = self.clock.sleep_until(given_up) => {
+                self.held.clear();
+                if let Err(error) = self.admin.finish_renames().await {
+                    tracing::warn!("a rename that another broker has not finished: {error}");
+                }
+            }
+        }
+    }
+
+    /// Renames first: nobody comes in by a name whose messages have not followed yet.
+    async fn read(&mut self) -> Result<()> {
+        let open = self.admin.renames_elsewhere().await?;
+        for realms in &open {
+            let hold = || self.broker.hold_realms(realms.clone());
+            self.held.entry(realms.clone()).or_insert_with(hold);
+        }
         self.auth.reload_documents().await?;
+        self.held.retain(|realms, _| open.contains(realms));
         let decided = self.requests.reload(self.clock.now()).await?;
         let told = decided.iter().filter_map(Told::of);
         told.for_each(|told| self.sessions.tell(&told));

@@ -90,6 +90,8 @@ pub enum News {
     Purged(RealmId, QueueId),
     /// A log has entries up to this one.
     Grown(RealmId, LogId, Seq),
+    /// A realm has another name, with all that is in it.
+    Renamed(RealmId, RealmId),
     /// Documents of a collection may be other ones now.
     Documents(Collection),
     /// Anything may have happened.

@@ -3,6 +3,7 @@
 
 use super::super::load::RENAME;
 use super::super::reader::parse_realm;
+use super::super::realm::refuse_fixed;
 use super::super::{Auth, records};
 use crate::Result;
 use crate::model::RealmId;
@@ -16,8 +17,10 @@ impl Auth {
     /// Notes that a realm is about to get another name.
     ///
     /// # Errors
-    /// Those of the store.
+    /// `bad_command` for `default` and `*`; those of the store.
     pub async fn begin_rename(&self, from: &RealmId, to: &RealmId) -> Result<()> {
+        refuse_fixed(from)?;
+        refuse_fixed(to)?;
         let (key, to) = (key(from), to.as_str().to_owned());
         self.whole(move |inner| async move {
             let noted = inner.edit(Collection::Settings, &key, |_| Ok(Some(to.clone())));

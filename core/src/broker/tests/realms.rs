@@ -118,6 +118,9 @@ async fn a_name_that_is_taken_or_fixed_is_refused_and_all_is_as_before() {
     durable(&world, "taken").await.leave(Leave::Closed);
     let producer = world.join_in(&realm("old"));
     producer.publish(message("p", "x", "1")).await.unwrap();
+    let taken = world.broker.check_rename(&realm("taken")).await;
+    assert_eq!(taken.unwrap_err().kind(), ErrorKind::BadName);
+    world.broker.check_rename(&realm("free")).await.unwrap();
     for (from, to) in [
         ("old", "*"),
         ("old", "default"),
@@ -149,10 +152,28 @@ async fn nobody_joins_a_realm_that_is_being_removed() {
     let joined = world
         .broker
         .join(&realm("acme"), "s", line, Pass::default());
-    assert_eq!(joined.unwrap_err().kind(), ErrorKind::RealmUnknown);
+    assert_eq!(joined.unwrap_err().kind(), ErrorKind::Conflict);
     world.store.reopen();
     removing.await.unwrap().unwrap();
     world.join_in(&realm("acme"));
+}
+
+#[tokio::test]
+async fn a_delayed_message_that_is_due_while_its_realm_is_renamed_comes_afterwards() {
+    let world = world().await;
+    let (old, new) = (realm("old"), realm("new"));
+    durable(&world, "old").await.leave(Leave::Closed);
+    world.join_in(&old).publish(later()).await.unwrap();
+    let held = world.broker.hold_realms([old.clone(), new.clone()]);
+    let line = Arc::new(Line::default());
+    let joined = world.broker.join(&new, "s", line, Pass::default());
+    assert_eq!(joined.unwrap_err().kind(), ErrorKind::Conflict);
+    world.pass(Duration::from_secs(61)).await;
+    drop(held);
+    world.pass(Duration::from_secs(2)).await;
+    let back = durable(&world, "old").await;
+    back.wait_for(1).await;
+    assert_eq!(back.bodies(), ["later"]);
 }
 
 #[tokio::test]

@@ -67,6 +67,30 @@ async fn what_could_not_be_read_of_another_brokers_change_is_read_a_second_later
     assert!(clock.elapsed() >= since + Duration::from_secs(1));
 }
 
+#[tokio::test]
+async fn a_rename_that_its_broker_does_not_finish_is_finished_by_another_one() {
+    let clock = TestClock::new();
+    let inner: SharedStore = Arc::new(MemoryStore::new(Bounds::default()));
+    let faulty = FaultyStore::new(inner.clone());
+    let (there, here) = (on(inner, &clock).await, on(faulty.clone(), &clock).await);
+    add(&there, "old").await;
+    let [old, new] = ["old", "new"].map(|name| RealmId::parse(name).unwrap());
+    there.auth().begin_rename(&old, &new).await.unwrap();
+    there.auth().rename_realm(old, new).await.unwrap();
+    faulty.tell(&News::Documents(Collection::Settings));
+    until_known(&here, "new", &clock).await;
+    let since = clock.elapsed();
+    let finishing = async {
+        while !here.auth().open_renames().await.unwrap().is_empty() {
+            clock.advance(Duration::from_millis(100));
+            tokio::task::yield_now().await;
+        }
+    };
+    let finished = tokio::time::timeout(Duration::from_secs(20), finishing);
+    finished.await.expect("it is finished");
+    assert!(clock.elapsed() >= since + Duration::from_secs(29));
+}
+
 #[test]
 fn realms_tokens_and_requests_are_read_anew_but_not_for_a_nonce() {
     use Collection as Of;

@@ -87,6 +87,11 @@ impl Lane {
         })
     }
 
+    /// What its keys are named by; 0: not known yet.
+    pub(super) fn tag(&self) -> u64 {
+        self.tag.load(Ordering::Acquire)
+    }
+
     pub(super) fn realm(&self) -> RealmId {
         self.name.read().clone()
     }

@@ -15,6 +15,7 @@ use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
 use crate::{Error, ErrorKind, Result};
 
+use super::super::claim::News;
 use super::super::types::{Delayed, Depth, Maintained, QueueId, QueueRecord};
 use super::answers::{self, Fields};
 use super::args::{Args, millis};
@@ -173,21 +174,60 @@ impl Lanes {
         self.records().await.map(|_| ())
     }
 
-    /// Learns which realms there are; others may have made some.
+    /// Learns which realms there are; others may have made some and given other names to some, which are
+    /// told as news.
     pub(super) async fn load_realms(&self) -> Result<()> {
+        let _renaming = self.renaming.lock().await;
+        self.learn_realms().await
+    }
+
+    async fn learn_realms(&self) -> Result<()> {
         let (_, mut link) = self.hub.links.get().await?;
-        for (realm, tag) in names::all(&self.hub, &mut link).await? {
-            let lane = Lane::new(
-                self.hub.clone(),
-                self.runtime.clone(),
-                realm.clone(),
-                Some(tag),
-            );
+        let all = names::all(&self.hub, &mut link).await?;
+        let renamed: Vec<_> = {
             let mut realms = self.realms.write();
-            let lane = realms.entry(realm).or_insert(lane);
-            lane.tag.store(tag, Ordering::Release);
-        }
+            let by_tag = realms.values().map(|lane| (lane.tag(), lane.clone()));
+            let by_tag: HashMap<u64, Arc<Lane>> = by_tag.collect();
+            let learn = |(realm, tag): (RealmId, u64)| {
+                let Some(lane) = by_tag.get(&tag) else {
+                    let lane = realms.entry(realm.clone());
+                    let (hub, runtime) = (self.hub.clone(), self.runtime.clone());
+                    let new = || Lane::new(hub, runtime, realm, Some(tag));
+                    lane.or_insert_with(new).tag.store(tag, Ordering::Release);
+                    return None;
+                };
+                let before = lane.realm();
+                if before == realm {
+                    return None;
+                }
+                if realms
+                    .get(&before)
+                    .is_some_and(|there| Arc::ptr_eq(there, lane))
+                {
+                    realms.remove(&before);
+                }
+                self.give_name(&mut realms, lane, &realm);
+                Some(News::Renamed(before, realm))
+            };
+            all.into_iter().filter_map(learn).collect()
+        };
+        renamed
+            .into_iter()
+            .for_each(|news| notices::tell(self, news));
         Ok(())
+    }
+
+    fn give_name(
+        &self,
+        realms: &mut HashMap<RealmId, Arc<Lane>>,
+        lane: &Arc<Lane>,
+        name: &RealmId,
+    ) {
+        *lane.name.write() = name.clone();
+        if self.hub.is_told.load(Ordering::Acquire) {
+            self.renamed.lock().push(lane.tag());
+        }
+        realms.insert(name.clone(), lane.clone());
     }
 
     /// The records of all queues in the order they were opened.
@@ -350,6 +390,8 @@ impl Lanes {
 
     pub(super) async fn rename(&self, from: &RealmId, to: &RealmId) -> Result<()> {
         let _renaming = self.renaming.lock().await;
+        // Others may have made it meanwhile.
+        self.learn_realms().await?;
         if let Some(there) = self.find(to) {
             let answer = self.ask(&there, Script::Read, self.args("holds", Timestamp(0)));
             let holds: u64 = Fields::of(answers::text(&answer.await?)?).next()?;
@@ -365,13 +407,9 @@ impl Lanes {
         let (number, mut link) = self.hub.links.get().await?;
         let renamed = names::rename(&self.hub, &mut link, from, to).await;
         renamed.inspect_err(|_| self.hub.links.broken(number))?;
-        *lane.name.write() = to.clone();
         let mut realms = self.realms.write();
         realms.remove(from);
-        if self.hub.is_told.load(Ordering::Acquire) {
-            self.renamed.lock().push(lane.tag.load(Ordering::Acquire));
-        }
-        realms.insert(to.clone(), lane);
+        self.give_name(&mut realms, &lane, to);
         Ok(())
     }
 

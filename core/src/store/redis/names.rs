@@ -9,13 +9,16 @@ use crate::{Error, Result};
 use super::answers::number;
 use super::hub::Hub;
 use super::link::Link;
+use super::notices;
 use super::trouble;
 
+/// Also for a name that is gone: who has not heard it yet, hears it now.
 const RENAME: &str = "local tag = redis.call('HGET', KEYS[1], ARGV[1])
 if tag then
   redis.call('HSET', KEYS[1], ARGV[2], tag)
   redis.call('HDEL', KEYS[1], ARGV[1])
 end
+redis.call('PUBLISH', ARGV[3], ARGV[4])
 return 1";
 
 const KEY: &str = "realms";
@@ -67,11 +70,13 @@ pub(super) async fn all(hub: &Hub, link: &mut Link) -> Result<Vec<(RealmId, u64)
         .collect())
 }
 
-/// Gives a realm another name.
+/// Gives a realm another name, and tells all brokers in the same step.
 pub(super) async fn rename(hub: &Hub, link: &mut Link, from: &RealmId, to: &RealmId) -> Result<()> {
     let mut cmd = redis::cmd("EVAL");
     cmd.arg(RENAME).arg(1).arg(hub.key(KEY));
     cmd.arg(from.as_str()).arg(to.as_str());
+    let (channel, notice) = notices::renamed(hub);
+    cmd.arg(channel).arg(notice);
     let renamed = link.one(&cmd).await;
     renamed.map(|_| ()).map_err(|error| refused(&error))
 }

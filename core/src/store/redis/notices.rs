@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -50,6 +50,8 @@ pub(super) struct Others {
     heard: Mutex<HashMap<QueueId, HashSet<String>>>,
     changed: watch::Sender<()>,
     end: watch::Sender<bool>,
+    /// Realms may have other names than are known here.
+    is_behind: AtomicBool,
 }
 
 impl Default for Others {
@@ -59,6 +61,7 @@ impl Default for Others {
             heard: Mutex::default(),
             changed: watch::Sender::new(()),
             end: watch::Sender::new(false),
+            is_behind: AtomicBool::new(false),
         }
     }
 }
@@ -147,6 +150,11 @@ fn channels(hub: &Hub) -> [String; 2] {
     [all, own]
 }
 
+/// What tells all brokers that a realm has another name: where, and the word.
+pub(super) fn renamed(hub: &Hub) -> (String, String) {
+    (channel(hub), format!("{} n", hub.writer))
+}
+
 /// Begins to listen and to give signs of life.
 pub(super) async fn start(lanes: &Arc<Lanes>) -> Result<()> {
     start::number(&lanes.hub).await?;
@@ -215,7 +223,7 @@ async fn look(lanes: &Arc<Lanes>) {
         let _ = timeout(lease / SIGNS, renew(lanes)).await;
         if last.elapsed() >= lease {
             last = Instant::now();
-            missed(lanes);
+            missed(lanes).await;
         }
     }
 }
@@ -232,9 +240,10 @@ async fn live(lanes: &Arc<Lanes>) {
         let _ = timeout(lease / SIGNS, renew(lanes)).await;
         let others = &lanes.claims.others;
         // What a dead one was to do is for the others.
-        if others.end_silent(lease) || (belt.elapsed() >= BELT && others.count() > 0) {
+        let is_due = belt.elapsed() >= BELT && others.count() > 0;
+        if others.end_silent(lease) || is_due || others.is_behind.load(Ordering::Acquire) {
             belt = Instant::now();
-            missed(lanes);
+            missed(lanes).await;
         }
     }
 }
@@ -246,7 +255,7 @@ async fn renew(lanes: &Arc<Lanes>) -> Result<()> {
     }
     let held = lanes.claims.queues();
     let tags = held.iter().filter_map(|queue| lanes.of_queue(*queue));
-    let tags: HashSet<u64> = tags.map(|lane| lane.tag.load(Ordering::Acquire)).collect();
+    let tags: HashSet<u64> = tags.map(|lane| lane.tag()).collect();
     for tag in tags {
         let mut cmd = redis::cmd("SET");
         cmd.arg(format!("{}n:{}", flow::prefix(hub, tag), hub.writer));
@@ -264,8 +273,17 @@ pub(super) fn sign_millis(hub: &Hub) -> u64 {
     super::millis(hub.options.lease * 2 / 3)
 }
 
+/// Follows realms to their new names; what fails now is tried again with the next sign of life.
+async fn follow_names(lanes: &Arc<Lanes>) {
+    let followed = timeout(CONNECT, lanes.load_realms()).await;
+    let is_behind = !matches!(followed, Ok(Ok(())));
+    let others = &lanes.claims.others;
+    others.is_behind.store(is_behind, Ordering::Release);
+}
+
 /// Everything may have changed without us.
-fn missed(lanes: &Arc<Lanes>) {
+async fn missed(lanes: &Arc<Lanes>) {
+    follow_names(lanes).await;
     for lane in lanes.all() {
         lane.wake_at(0);
         lane.holds.store(true, Ordering::Release);
@@ -273,7 +291,7 @@ fn missed(lanes: &Arc<Lanes>) {
     tell(lanes, News::Missed);
 }
 
-fn tell(lanes: &Lanes, news: News) {
+pub(super) fn tell(lanes: &Lanes, news: News) {
     let hear = lanes.claims.hear.lock().clone();
     if let Some(hear) = hear {
         hear(news);
@@ -293,7 +311,7 @@ async fn listen(lanes: &Arc<Lanes>, first: oneshot::Sender<usize>) {
             match first.take() {
                 // This one is among them.
                 Some(first) => drop(first.send(count.saturating_sub(1))),
-                None => missed(lanes),
+                None => missed(lanes).await,
             }
             let mut messages = link.on_message();
             let mut realms = HashMap::new();
@@ -349,11 +367,14 @@ async fn heard(lanes: &Arc<Lanes>, realms: &mut HashMap<u64, Arc<Lane>>, text: &
     }
     if what == "b" {
         others.note_dead(writer);
-        return missed(lanes);
+        return missed(lanes).await;
     }
     let is_new = others.note_alive(writer);
     if what == "?" || (is_new && what == "h") {
         let _ = publish(&lanes.hub, Some(writer), "h").await;
+    }
+    if what == "n" {
+        return follow_names(lanes).await;
     }
     if what == "d" {
         if let Some(collection) = words.next().and_then(Collection::parse) {
@@ -408,7 +429,7 @@ async fn heard(lanes: &Arc<Lanes>, realms: &mut HashMap<u64, Arc<Lane>>, text: &
 async fn lane_of(lanes: &Arc<Lanes>, tag: u64) -> Option<Arc<Lane>> {
     let find = || {
         let mut all = lanes.all().into_iter();
-        all.find(|lane| lane.tag.load(Ordering::Acquire) == tag)
+        all.find(|lane| lane.tag() == tag)
     };
     if let Some(lane) = find() {
         return Some(lane);

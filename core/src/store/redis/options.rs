@@ -126,14 +126,20 @@ impl RedisOptions {
         urls.filter(|url| !url.is_empty()).collect()
     }
 
-    /// The address without user and password.
+    /// The address without user, password and query, which may hold one.
     pub(crate) fn shown(&self) -> String {
         if self.client.is_some() {
             return "a given client".to_owned();
         }
-        let hidden = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-            _ => url.to_owned(),
+        let hidden = |url: &str| {
+            let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+            // A socket's path has no user before it; its query may hold an `@`.
+            let place = match scheme.contains("unix") {
+                true => rest,
+                false => rest.rsplit_once('@').map_or(rest, |(_, host)| host),
+            };
+            let place = place.split_once('?').map_or(place, |(place, _)| place);
+            format!("{scheme}://{place}")
         };
         let urls: Vec<String> = self.urls().into_iter().map(hidden).collect();
         urls.join(",")
@@ -160,6 +166,9 @@ mod tests {
         let options = RedisOptions::at("redis://me:secret@a:1/2, rediss://:secret@b:2");
         assert_eq!(options.shown(), "redis://a:1/2,rediss://b:2");
         assert!(!format!("{options:?}").contains("secret"));
+        let options =
+            RedisOptions::at("unix:///run/r.sock?db=1&pass=se@cret,redis://a?pass=secret");
+        assert_eq!(options.shown(), "unix:///run/r.sock,redis://a");
     }
 
     #[test]

@@ -231,7 +231,7 @@ impl Telling {
 
     /// Takes a realm into account; its number.
     fn enter(&mut self, lane: &Arc<Lane>) -> u64 {
-        let realm = lane.tag.load(Ordering::Acquire);
+        let realm = lane.tag();
         if self.lanes.insert(realm, lane.clone()).is_none() {
             self.add(realm, What::Realm);
         }

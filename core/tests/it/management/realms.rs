@@ -189,3 +189,20 @@ async fn a_name_can_be_used_again_once_its_realm_is_disposed_of() {
         .expect("the name is free again");
     managed.house.close().await;
 }
+
+#[tokio::test]
+async fn a_rename_that_is_refused_leaves_the_sessions_of_both_realms() {
+    let token = json!({ "token": "ghost-token", "realm": "ghost", "client_id": "g" });
+    let with_ghost = |settings: &mut Value| settings["tokens"].as_array_mut().unwrap().push(token);
+    let managed = Managed::with(On::Memory, with_ghost).await;
+    let mut inside = managed.client("acme-token", "c").await;
+    let mut ghost = managed.client("ghost-token", "c").await;
+    ghost.subscribe(durable("e")).await;
+    let order = json!({ "command": "rename_realm", "from": "acme", "to": "ghost" });
+    assert_refused(&managed.order(order).await, 400, "bad_name");
+    inside.sync().await;
+    ghost.sync().await;
+    let mut again = managed.stranger().await;
+    assert_eq!(shown(&mut again, "acme-token").await, "acme");
+    managed.house.close().await;
+}

@@ -158,3 +158,100 @@ async fn a_request_at_one_broker_is_decided_at_the_other_and_told_where_it_came_
         assert_refused(&again, 404, "request_unknown");
     }
 }
+
+/// A client that is let in and registered; nobody is let in while a realm is renamed.
+async fn registered(at: &Server, token: &str, verb: &str, name: &str) -> Client {
+    let mut there = None;
+    let is_in = async || {
+        let mut client = Client::connect(at.local_addr(), name).await;
+        let answer = client
+            .call("AUTHENTICATION", &json!({ "token": token }))
+            .await;
+        if answer["ok"] != true {
+            assert_eq!(answer["code"], 409, "{answer}");
+            return false;
+        }
+        let answer = client.call(verb, &json!({ "name": name })).await;
+        assert_eq!(answer["ok"], true, "{answer}");
+        there = Some(client);
+        true
+    };
+    until("it is let in", is_in).await;
+    there.expect("a client")
+}
+
+async fn queued(at: &Server, token: &str, message: Value) -> Value {
+    let mut client = registered(at, token, "PRODUCER", "p").await;
+    let answer = client.produce("e", message, json!({})).await;
+    client.leave().await;
+    answer["queued"].clone()
+}
+
+async fn add(at: &Server, realm: &str, token: &str) {
+    order(at, json!({ "command": "add_realm", "realm": realm })).await;
+    order(
+        at,
+        json!({ "command": "add_token", "realm": realm, "token": token }),
+    )
+    .await;
+}
+
+const OLD: &str = "a token of the realm with the old name";
+const NEW: &str = "a token of a new realm of the old name";
+
+async fn follows_a_rename_at_the_other_broker(is_there: bool) {
+    let (a, b) = two().await;
+    add(&a, "old", OLD).await;
+    until_shown(&b, OLD, json!("old")).await;
+    let consumer = async |at, token| registered(at, token, "CONSUMER", "c").await;
+    let mut inside = consumer(&b, OLD).await;
+    inside.subscribe(super::durable("e")).await;
+    let inside = match is_there {
+        true => Some(inside),
+        false => {
+            inside.leave().await;
+            None
+        }
+    };
+    assert_eq!(queued(&a, OLD, json!(0)).await, 1);
+    let rename = json!({ "command": "rename_realm", "from": "old", "to": "new" });
+    order(&a, rename).await;
+    if let Some(inside) = inside {
+        timeout(PATIENCE, inside.ended()).await.expect("it ends");
+    }
+    for (n, at) in [&b, &a, &b, &a].into_iter().enumerate() {
+        assert_eq!(queued(at, OLD, json!(n + 1)).await, 1, "{n}");
+    }
+    // Another realm may have the old name, at both: nothing of it gets into the renamed one.
+    add(&a, "old", NEW).await;
+    until_shown(&b, NEW, json!("old")).await;
+    for at in [&b, &a] {
+        assert_eq!(queued(at, NEW, json!("of the new one")).await, 0);
+    }
+    let mut other = consumer(&b, NEW).await;
+    other.subscribe(super::durable("e")).await;
+    assert_eq!(queued(&a, NEW, json!("own")).await, 1);
+    assert_eq!(other.messages(1).await, [json!("own")]);
+    let mut back = consumer(&b, OLD).await;
+    back.subscribe(super::durable("e")).await;
+    for n in 0..5 {
+        let delivery = back.delivery().await;
+        assert_eq!(delivery["message"], n, "{delivery}");
+        back.ack(&delivery).await;
+    }
+    assert_eq!(back.rest().await, 0);
+    back.leave().await;
+    let mut back = consumer(&a, OLD).await;
+    back.subscribe(super::durable("e")).await;
+    assert_eq!(back.rest().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_realm_that_is_renamed_at_one_broker_keeps_what_waits_for_the_other_s_consumers() {
+    follows_a_rename_at_the_other_broker(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_realm_that_is_renamed_at_one_broker_while_the_other_serves_it_keeps_what_waits() {
+    follows_a_rename_at_the_other_broker(true).await;
+}

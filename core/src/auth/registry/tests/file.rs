@@ -106,6 +106,29 @@ async fn a_file_realm_that_ended_does_not_begin_anew_with_every_start() {
 }
 
 #[tokio::test]
+async fn who_is_known_by_a_hash_alone_is_no_administrator_that_could_sign() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("restante.env");
+    let file = settings(&json!({"enabled": true, "env_file": path.to_str()}));
+    let (shelf, clock) = (Shelf::new(), TestClock::new());
+    let again = || {
+        Auth::open_with(
+            shelf.clone(),
+            file.clone(),
+            clock.clone(),
+            environment(None),
+        )
+    };
+    let auth = again().await.unwrap();
+    let admin = token("*", Role::Admin, None, TokenText::Mint);
+    auth.add_token(admin).await.unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let auth = again().await.unwrap();
+    assert_eq!(auth.admin_secrets().len(), 1);
+    assert_eq!(read_env_file(&path).unwrap()[0].0, ADMIN_TOKEN);
+}
+
+#[tokio::test]
 async fn an_administrator_is_made_when_authentication_is_switched_on_without_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("restante.env");

@@ -8,6 +8,7 @@ const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
+const { newFolder } = require('../helpers/folder');
 const { restante, startServer, unique, until } = require('./helpers');
 const { startProxy } = require('../helpers/proxy');
 const { script } = require('../helpers/python');
@@ -23,12 +24,6 @@ const COMMANDS = { 'of the package': PACKAGE, 'of cargo': [binary()] };
 
 /** Nothing of the environment that the tests run in. */
 const bare = (more) => ({ PATH: process.env.PATH, HOME: os.tmpdir(), RESTANTE_ENV_FILE: '/dev/null', ...more });
-
-function folder(t) {
-  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-admin-'));
-  t.after(() => fs.rmSync(made, { recursive: true }));
-  return made;
-}
 
 /** Runs it without a terminal: `{code, out, err}`. */
 function run([command, ...before], words, env, cwd) {
@@ -86,7 +81,7 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
   });
 
   test(`the command ${whose} serves with a token that it makes, and finds it beside`, async (t) => {
-    const cwd = folder(t);
+    const cwd = newFolder();
     const env = bare({ RESTANTE_ENV_FILE: undefined });
     const [file, ...before] = command;
     const serving = spawn(file, [...before, ...'serve --auth --port 0 --host 127.0.0.1 --storage memory'.split(' ')], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -107,7 +102,7 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
 
   test(`the command ${whose} makes realms and tokens, and ends them`, async (t) => {
     const { admin, json, client } = await guarded(t, command);
-    const secrets = folder(t);
+    const secrets = newFolder();
     fs.writeFileSync(path.join(secrets, 'key'), 'the key of acme\n');
     await json(`realms add acme --key file:${path.join(secrets, 'key')} --ttl 2h`);
     await json('realms set acme --manager-key env:MANAGER --acceptance yes --permanent', { MANAGER: 'manages acme and more' });
@@ -195,7 +190,7 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
   });
 
   test(`the command ${whose} tends queues, dead letters and the store`, async (t) => {
-    const data_dir = folder(t);
+    const data_dir = newFolder();
     const { admin, json, client, port } = await guarded(t, command, { data_dir });
     await json('realms add acme');
     const { token } = await json('tokens add --realm acme --client-id c');

@@ -3,23 +3,17 @@
 const assert = require('node:assert/strict');
 const { spawn, spawnSync } = require('node:child_process');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
+const { newFolder } = require('../helpers/folder');
 const { startServer, inbox, until } = require('./helpers');
 
 const command = path.join(__dirname, '..', '..', 'bin', 'restante.js');
 
-function folder(t) {
-  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-command-'));
-  t.after(() => fs.rmSync(made, { recursive: true }));
-  return made;
-}
-
 const store = (args, input = '') => spawnSync(process.execPath, [command, 'store', ...args], { input, encoding: 'utf8', timeout: 60_000, maxBuffer: 1 << 28 });
 
 test('a store goes through lines of text into another one, and is served from there', async (t) => {
-  const made = folder(t);
+  const made = newFolder();
   const [one, other] = ['one.sqlite', 'other.sqlite'].map((name) => path.join(made, name));
   const first = await startServer(t, { storage: 'sqlite', storage_options: { filename: one } });
   const away = await first.consumer('billing');
@@ -54,7 +48,7 @@ test('a store goes through lines of text into another one, and is served from th
 });
 
 test('what is wrong is wrong usage, and leaves no file', (t) => {
-  const cwd = folder(t);
+  const cwd = newFolder();
   const run = (...args) => spawnSync(process.execPath, [command, ...args], { cwd, input: '', encoding: 'utf8', timeout: 60_000 });
   const bogus = run('store', 'import', '--file', 'q.sqlite', '--from', 'bogus', 'x');
   assert.deepEqual([bogus.status, fs.readdirSync(cwd)], [2, []]);
@@ -63,7 +57,7 @@ test('what is wrong is wrong usage, and leaves no file', (t) => {
 });
 
 test('serve tells what its store does not read, and stops within its grace', async (t) => {
-  const cwd = folder(t);
+  const cwd = newFolder();
   const args = ['serve', '--host', '127.0.0.1', '--port', '0', '--storage', 'memory', '--filename', 'q.sqlite', '--grace', '2s', '--threads', '1'];
   const child = spawn(process.execPath, [command, ...args], { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
   t.after(() => child.kill('SIGKILL'));
@@ -78,7 +72,7 @@ test('serve tells what its store does not read, and stops within its grace', asy
 });
 
 test('damage and failure have codes of their own', (t) => {
-  const file = path.join(folder(t), 'notes.sqlite');
+  const file = path.join(newFolder(), 'notes.sqlite');
   fs.writeFileSync(file, 'these are notes\n'.repeat(900));
   const check = store(['check', '--file', file, '--json']);
   assert.deepEqual([check.status, JSON.parse(check.stdout).ok], [1, false]);

@@ -3,11 +3,11 @@
 // what they answer, and what happens when they fail (P2, P3, P4, P8, P20, P27).
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const { setTimeout: sleep } = require('node:timers/promises');
 const { Worker } = require('node:worker_threads');
+const { newFolder } = require('../helpers/folder');
 const restante = require('../..');
 const { child, startServer, until, inbox, quiet, within } = require('./helpers');
 
@@ -51,12 +51,6 @@ class Destructive extends Whole {
 }
 
 const DURABLE = { durable: true, ack: true };
-
-function folder(t) {
-  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-custom-'));
-  t.after(() => fs.rmSync(made, { recursive: true, force: true }));
-  return made;
-}
 
 test('a store that refuses every third write: ten promises reject with its error, twenty messages arrive', async (t) => {
   class Shaky extends Shelf {
@@ -131,7 +125,7 @@ for (const [name, make] of Object.entries({
 })) {
   test(`a store ${name}: what waits survives its server and comes in order, once`, async (t) => {
     const store = make();
-    const data_dir = folder(t);
+    const data_dir = newFolder();
     const options = { host: '127.0.0.1', port: 0, storage: store, data_dir, logger: { warn() {}, error: assert.fail } };
     const first = new restante.Server(options);
     const { port } = await first.start();
@@ -286,7 +280,7 @@ test('what is no store is refused at the call, by the name of what is missing', 
   assert.match(refusal('custom')[2], /storage_options\.module/);
   assert.match(refusal('custom', { module: './no-such-store' })[2], /no-such-store/);
   assert.equal(refusal('redis-ish')[1], 'unsupported');
-  const dir = folder(t);
+  const dir = newFolder();
   fs.writeFileSync(path.join(dir, 'broken.js'), 'throw new Error("on load")');
   const thrown = ({ code, cause }) => code === 'config' && cause.message === 'on load';
   assert.throws(() => new restante.Server({ storage: 'custom', storage_options: { module: path.join(dir, 'broken.js') } }), thrown);
@@ -307,14 +301,14 @@ test('a class, factory or module that throws or rejects is told with a code and 
   for (const storage of [Broken, fails]) assert.throws(() => new restante.Server({ storage, logger: quiet }), thrown);
   const later = new restante.Server({ storage: async () => fails(), host: '127.0.0.1', port: 0, logger: quiet });
   await assert.rejects(later.start(), thrown);
-  const file = path.join(folder(t), 'esm.mjs');
+  const file = path.join(newFolder(), 'esm.mjs');
   fs.writeFileSync(file, 'export default async () => { throw new Error("no such table"); };');
   const module = new restante.Server({ storage: 'custom', storage_options: { module: file }, host: '127.0.0.1', port: 0, logger: quiet });
   await assert.rejects(module.start(), ({ code, cause }) => code === 'config' && cause.message === 'no such table');
 });
 
 test('an object, a class, a factory, an async factory and modules of them are stores', async (t) => {
-  const dir = folder(t);
+  const dir = newFolder();
   const code = `{ rows: [], async enqueue(r, e, row) { this.rows.push({ ...row, e }); return row.id; }, async dequeue(r, e, c) { return this.rows.filter((row) => row.e === e && row.consumer_id === c); }, async ack(id) { this.rows = this.rows.filter((row) => row.id !== id); } }`;
   fs.writeFileSync(path.join(dir, 'object.js'), `module.exports = ${code};`);
   fs.writeFileSync(path.join(dir, 'factory.js'), `module.exports = (options) => { if (options.color !== 'red') throw new Error('no color'); return ${code}; };`);

@@ -3,18 +3,17 @@
 const assert = require('node:assert/strict');
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
+const { newFolder } = require('../helpers/folder');
 const { triple } = require('../../scripts/build.js');
 
 const root = path.join(__dirname, '..', '..');
 const addon = `restante.${triple()}.node`;
 
 /** What `require` says of a copy of the package whose addon `spoil(file)` has spoilt. */
-function load(t, spoil) {
-  const copy = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-load-'));
-  t.after(() => fs.rmSync(copy, { recursive: true }));
+function load(spoil) {
+  const copy = newFolder();
   fs.cpSync(path.join(root, 'lib'), path.join(copy, 'lib'), { recursive: true });
   fs.mkdirSync(path.join(copy, 'node-binding'));
   for (const file of ['index.js', 'package.json', 'node-binding/binding.js', `node-binding/${addon}`]) fs.copyFileSync(path.join(root, file), path.join(copy, file));
@@ -25,7 +24,7 @@ function load(t, spoil) {
 }
 
 test('an unspoilt copy loads', (t) => {
-  assert.equal(load(t, () => {}), 'loaded');
+  assert.equal(load(() => {}), 'loaded');
 });
 
 for (const [what, spoil, cause] of [
@@ -37,7 +36,7 @@ for (const [what, spoil, cause] of [
   }, /was built from version \d.*, this is 9/],
 ]) {
   test(`${what}: the error says so, and what to do`, (t) => {
-    const [code, message] = JSON.parse(load(t, spoil));
+    const [code, message] = JSON.parse(load(spoil));
     assert.equal(code, 'addon_unavailable');
     assert.match(message, cause);
     assert.match(message, /npx restante-build/);

@@ -2,21 +2,15 @@
 // Another store in the place of the one in force, through the package.
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
+const { newFolder } = require('../helpers/folder');
 const restante = require('../..');
 const { startRedis } = require('../helpers/redis');
 const { startServer, inbox, quiet, until } = require('./helpers');
 
-function folder(t) {
-  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-swap-'));
-  t.after(() => fs.rmSync(made, { recursive: true }));
-  return made;
-}
-
 test('what waits moves to another store, and the next start goes on with that', async (t) => {
-  const data_dir = folder(t);
+  const data_dir = newFolder();
   const filename = path.join(data_dir, 'queue.sqlite');
   const first = await startServer(t, { data_dir });
   const away = await first.consumer('billing');
@@ -44,7 +38,7 @@ test('what waits moves to another store, and the next start goes on with that', 
 });
 
 test('of two changes at once the second is refused and the first is made', async (t) => {
-  const data_dir = folder(t);
+  const data_dir = newFolder();
   const { server } = await startServer(t, { data_dir });
   const change = (name) => server.setPersistence({ storage: 'sqlite', storage_options: { filename: path.join(data_dir, name) } });
   const [first, second] = await Promise.allSettled([change('one.sqlite'), change('other.sqlite')]);
@@ -53,7 +47,7 @@ test('of two changes at once the second is refused and the first is made', async
 });
 
 test('a change that cannot be is refused, and nothing changes', async (t) => {
-  const data_dir = folder(t);
+  const data_dir = newFolder();
   const filename = path.join(data_dir, 'queue.sqlite');
   const { server } = await startServer(t, { data_dir, storage: 'sqlite', storage_options: { filename } });
   await assert.rejects(server.setPersistence({ storage: 'memory' }), { code: 'config', message: /force/ });
@@ -69,7 +63,7 @@ test('a change that cannot be is refused, and nothing changes', async (t) => {
 });
 
 test('what waits moves to Redis and back, and the old one says where it went', async (t) => {
-  const data_dir = folder(t);
+  const data_dir = newFolder();
   const redis = await startRedis(t);
   const filename = path.join(data_dir, 'queue.sqlite');
   const { server, consumer, producer } = await startServer(t, { data_dir, storage: 'redis', storage_options: { url: redis.url } });
@@ -93,7 +87,7 @@ test('what waits moves to Redis and back, and the old one says where it went', a
 });
 
 test('a Redis that is away at the start has a file in its place until it is back', async (t) => {
-  const data_dir = folder(t);
+  const data_dir = newFolder();
   const redis = await startRedis(t, '--appendonly', 'yes');
   const said = [];
   const options = {
@@ -121,7 +115,7 @@ test('a Redis that is away at the start has a file in its place until it is back
 });
 
 test('a database that was chosen while the server ran beats another one in the options, which is told', async (t) => {
-  const data_dir = folder(t);
+  const data_dir = newFolder();
   const [one, other] = ['one.sqlite', 'other.sqlite'].map((name) => path.join(data_dir, name));
   const sqlite = (filename, more) => ({ data_dir, storage: 'sqlite', storage_options: { filename, ...more } });
   const first = await startServer(t, sqlite(one));

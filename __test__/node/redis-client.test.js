@@ -1,12 +1,11 @@
 'use strict';
 // A Redis client of the user's in the place of an address: ioredis and node-redis, with all that the store does.
 const assert = require('node:assert/strict');
-const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const IORedis = require('ioredis').default ?? require('ioredis');
 const { createClient } = require('redis');
+const { newFolder } = require('../helpers/folder');
 const restante = require('../..');
 const { startRedis } = require('../helpers/redis');
 const { quiet, startServer, inbox, until, within } = require('./helpers');
@@ -94,8 +93,7 @@ test('what is no client is refused at once, and no change of the store takes a c
 });
 
 test('a client that throws, hangs or answers nonsense is trouble of the store and nothing else', async (t) => {
-  const data_dir = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-client-'));
-  t.after(() => fs.rmSync(data_dir, { recursive: true }));
+  const data_dir = newFolder();
   const calls = [
     () => {
       throw new Error('closed');

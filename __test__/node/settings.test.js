@@ -3,17 +3,16 @@
 const assert = require('node:assert/strict');
 const { spawn, spawnSync } = require('node:child_process');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
+const { newFolder } = require('../helpers/folder');
 const { restante, quiet, startServer, inbox, until } = require('./helpers');
 const { startRedis } = require('../helpers/redis');
 
 const command = path.join(__dirname, '..', '..', 'bin', 'restante.js');
 
 function place(t, settings) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-settings-'));
-  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const folder = newFolder();
   const file = path.join(folder, 'settings.json');
   const write = (value) => {
     fs.writeFileSync(`${file}.part`, typeof value === 'string' ? value : JSON.stringify(value));

@@ -2,23 +2,16 @@
 // The SQLite store through the package: what waits survives the server, and what operators see of it.
 const assert = require('node:assert/strict');
 const { spawnSync } = require('node:child_process');
-const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
+const { newFolder } = require('../helpers/folder');
 const restante = require('../..');
 const { quiet, startServer, inbox, until } = require('./helpers');
-
-function folder(t) {
-  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-sqlite-'));
-  t.after(() => fs.rmSync(made, { recursive: true }));
-  return made;
-}
 
 const sqlite = (filename) => ({ storage: 'sqlite', storage_options: { filename } });
 
 test('what waits survives a restart of the server', async (t) => {
-  const filename = path.join(folder(t), 'store.sqlite');
+  const filename = path.join(newFolder(), 'store.sqlite');
   const first = await startServer(t, sqlite(filename));
   const away = await first.consumer('billing');
   await away.subscribe('paid', () => {}, { durable: true, ack: true });
@@ -38,7 +31,7 @@ test('what waits survives a restart of the server', async (t) => {
 });
 
 test('a second server on one file is refused, and the file is free after a stop', async (t) => {
-  const filename = path.join(folder(t), 'store.sqlite');
+  const filename = path.join(newFolder(), 'store.sqlite');
   const first = await startServer(t, sqlite(filename));
   const second = new restante.Server({ host: '127.0.0.1', port: 0, logger: quiet, ...sqlite(filename) });
   await assert.rejects(second.start(), { code: 'store_locked', message: new RegExp(String(process.pid)) });
@@ -48,7 +41,7 @@ test('a second server on one file is refused, and the file is free after a stop'
 });
 
 test('a place that cannot be used is named', async (t) => {
-  const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, ...sqlite(path.join(folder(t), 'none', 'x.sqlite')) });
+  const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, ...sqlite(path.join(newFolder(), 'none', 'x.sqlite')) });
   await assert.rejects(server.start(), { code: 'config', message: /none/ });
   const odd = [['synchronous', 'off'], ['busy_timeout', -1], ['filename', 5], ['filename', ''], ['filename', { path: 'x' }], ['default_ttl', 'soon'], ['force', 1]];
   for (const [name, value] of odd) {
@@ -71,13 +64,13 @@ test('an option of the store that nobody reads is named', async (t) => {
   assert.match(warned.splice(0).join(), /storage_options\.filename is unknown/);
   new restante.Server({ logger, storage: new restante.Storage.MemoryStore({ ttl: 5 }), storage_options: { default_ttl: 5 } });
   assert.match(warned.splice(0).join(), /storage_options\.ttl is unknown.*storage_options is ignored/);
-  const { server } = await startServer(t, { logger, data_dir: folder(t) });
+  const { server } = await startServer(t, { logger, data_dir: newFolder() });
   await server.setPersistence({ storage: 'memory', storage_options: { size: 5 }, sure: true });
   assert.match(warned.splice(0).join(), /option sure is unknown.*storage_options\.size is unknown/);
 });
 
 test('a backup is a database of its own; statistics say how the store is doing', async (t) => {
-  const made = folder(t);
+  const made = newFolder();
   const first = await startServer(t, sqlite(path.join(made, 'store.sqlite')));
   const away = await first.consumer('billing');
   await away.subscribe('paid', () => {}, { durable: true });
@@ -103,7 +96,7 @@ test('a backup is a database of its own; statistics say how the store is doing',
 });
 
 test('a backup that is taken under load holds all that was confirmed before it began', async (t) => {
-  const made = folder(t);
+  const made = newFolder();
   const first = await startServer(t, sqlite(path.join(made, 'store.sqlite')));
   const away = await first.consumer('billing');
   await away.subscribe('paid', () => {}, { durable: true, ack: true });

@@ -2,9 +2,9 @@
 // What operators see of a store of their own that fails and recovers.
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
+const { newFolder } = require('../helpers/folder');
 const { restante, quiet, startServer, until } = require('./helpers');
 
 class Shelf {
@@ -48,8 +48,7 @@ test('a store of your own that fails is degraded with its last error, and recove
 });
 
 test('an empty file of subscriptions stops the start, and stays as it is', async (t) => {
-  const data_dir = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-side-'));
-  t.after(() => fs.rmSync(data_dir, { recursive: true }));
+  const data_dir = newFolder();
   const file = path.join(data_dir, 'restante.subscriptions.json');
   fs.writeFileSync(file, '');
   const server = new restante.Server({ port: 0, host: '127.0.0.1', logger: quiet, storage: new Shelf(), data_dir });

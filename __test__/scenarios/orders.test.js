@@ -3,10 +3,10 @@
 'use strict';
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const { Client } = require('../helpers/client');
+const { newFolder } = require('../helpers/folder');
 const { signed } = require('../helpers/proof');
 const { startServer } = require('../helpers/server');
 
@@ -62,8 +62,7 @@ test('a secret does not go in clear over a network unless that is allowed, and n
 });
 
 test('a command puts a database where it may, and loads no module', async (t) => {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-orders-'));
-  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const folder = newFolder();
   const data_dir = path.join(folder, 'data');
   fs.mkdirSync(data_dir);
   fs.symlinkSync(folder, path.join(data_dir, 'out'));

@@ -5,10 +5,10 @@ const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const http = require('node:http');
 const net = require('node:net');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const { Client, until, unique } = require('../helpers/client');
+const { newFolder } = require('../helpers/folder');
 const { jwt, signed } = require('../helpers/proof');
 const { startRedis } = require('../helpers/redis');
 const { root, startServer } = require('../helpers/server');
@@ -158,8 +158,7 @@ async function manage(order, request, s, url, persistence) {
 async function life(t, { storage, options = {}, more = {}, persistence, redis }) {
   const s = secrets();
   if (redis) s.redis = redis.password;
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-secrets-'));
-  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const folder = newFolder();
   const { url, asked } = await validator(t, s);
   const place = (name) => path.join(folder, name);
   const tls = path.join(root, 'core/tests/fixtures/tls');

@@ -2,11 +2,10 @@
 // Redis that is away when the server starts.
 'use strict';
 const assert = require('node:assert/strict');
-const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { Authorization, Server } = require('../..');
 const { consumer, pair, producer, unique, until } = require('../helpers/client');
+const { newFolder } = require('../helpers/folder');
 const { redisServer } = require('../helpers/redis');
 const { scenario, onEachStore } = require('../helpers/scenario');
 const { startServer } = require('../helpers/server');
@@ -19,12 +18,6 @@ const quiet = { log() {}, info() {}, warn() {}, error() {}, debug() {} };
 
 /** Signed orders to a server: `order(command)` resolves its answer. */
 const orders = (server) => (command) => Authorization.authManagementCommand(ADMIN, command, { host: '127.0.0.1', port: server.port, timeout: 30_000 });
-
-function folder(t) {
-  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-storage-'));
-  t.after(() => fs.rmSync(made, { recursive: true, force: true }));
-  return made;
-}
 
 /** Produces these in one burst; all answers. */
 const burst = (p, count, from = 0) => Promise.all(Array.from({ length: count }, (_, n) => p.produce('e', from + n)));
@@ -68,7 +61,7 @@ const MOVES = { memory: 'sqlite', sqlite: 'redis' };
 
 for (const [from, to] of Object.entries(MOVES)) {
   scenario(62, `from ${from} to ${to} with 1,000 queued and 10 in flight nothing is lost, and ids in flight can be acknowledged`, async (t) => {
-    const data_dir = folder(t);
+    const data_dir = newFolder();
     const target = await PLACES[to]();
     t.after(() => target.close());
     const { storage, storage_options } = from === 'sqlite' ? { storage: from, storage_options: { filename: path.join(data_dir, 'old.sqlite') } } : { storage: from };
@@ -129,7 +122,7 @@ async function away(t) {
   const redis = await redisServer('--appendonly', 'yes');
   t.after(() => redis.close());
   await redis.stop();
-  const data_dir = folder(t);
+  const data_dir = newFolder();
   const storage_options = { url: redis.url, prefix: unique('s'), lease: '2s', probe_timeout: 500, fallback: 'sqlite', fallback_path: path.join(data_dir, 'meanwhile.sqlite') };
   return { redis, options: { ...AUTH, data_dir, storage: 'redis', storage_options } };
 }

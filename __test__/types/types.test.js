@@ -3,7 +3,6 @@
 const assert = require('node:assert/strict');
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 
@@ -17,9 +16,8 @@ const COMPILERS = {
 };
 
 /** Compiles `typed.ts` as a module of each kind in a project that has the package installed. */
-function compile(t, compiler, module, resolution) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-types-'));
-  t.after(() => fs.rmSync(folder, { recursive: true }));
+function compile(compiler, module, resolution) {
+  const folder = newFolder();
   fs.mkdirSync(path.join(folder, 'node_modules'));
   fs.symlinkSync(root, path.join(folder, 'node_modules', 'restante'), 'dir');
   const kinds = resolution === 'node10' ? ['ts'] : ['mts', 'cts'];
@@ -35,7 +33,7 @@ for (const [compiler, settings] of Object.entries(COMPILERS)) {
   for (const [module, resolution] of settings) {
     const { version } = require(path.join(root, 'node_modules', compiler, 'package.json'));
     test(`TypeScript ${version}, ${resolution}: right uses compile and wrong ones do not (P35, J01, J02)`, (t) => {
-      const { status, stdout } = compile(t, compiler, module, resolution);
+      const { status, stdout } = compile(compiler, module, resolution);
       assert.equal(status, 0, stdout);
     });
   }
@@ -43,8 +41,7 @@ for (const [compiler, settings] of Object.entries(COMPILERS)) {
 
 test('every way of resolving the package finds the types that fit what it loads (P35, J02)', async (t) => {
   const { checkPackage, createPackageFromTarballData } = await import('@arethetypeswrong/core');
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'restante-pack-'));
-  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const folder = newFolder();
   const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder];
   const { status, stdout, stderr } = spawnSync('npm', args, { cwd: root, encoding: 'utf8', shell: process.platform === 'win32' });
   assert.equal(status, 0, stderr);
@@ -55,6 +52,7 @@ test('every way of resolving the package finds the types that fit what it loads 
 });
 
 const ts = require('typescript');
+const { newFolder } = require('../helpers/folder');
 const declared = path.join(root, 'index.d.ts');
 const program = ts.createProgram([declared], { strict: true, target: ts.ScriptTarget.ES2022, types: ['node'], typeRoots: [path.join(root, 'node_modules', '@types')] });
 const checker = program.getTypeChecker();

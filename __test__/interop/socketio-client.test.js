@@ -1,11 +1,13 @@
 // Scenario 8 with the stock socket.io-client: long polling first, and websocket only.
 'use strict';
 const assert = require('node:assert/strict');
+const { createHash } = require('node:crypto');
 const { once } = require('node:events');
 const { test, before, after } = require('node:test');
 const { io } = require('socket.io-client');
 const { startServer } = require('../helpers/server');
 const { unique, deadline } = require('../helpers/client');
+const { signed } = require('../helpers/proof');
 
 let server;
 before(async () => {
@@ -20,8 +22,8 @@ const WAYS = {
 };
 
 /** A connected client; `next(event)` waits for a delivery, chunks joined as the Node client does. */
-async function connect(t, options) {
-  const socket = io(server.url, { forceNew: true, reconnectionDelay: 50, reconnectionDelayMax: 100, ...options });
+async function connect(t, options, to = server) {
+  const socket = io(to.url, { forceNew: true, reconnectionDelay: 50, reconnectionDelayMax: 100, ...options });
   t.after(() => socket.close());
   await deadline(once(socket, 'connect'), 10_000, 'connect');
   const waiting = [];
@@ -145,3 +147,25 @@ test('scenario 41: socket.io-client sends chunks cut inside surrogate pairs', { 
   }
   assert.ok((await c.next(name)).message === message, 'the text differs');
 });
+
+for (const [way, options] of Object.entries(WAYS)) {
+  test(`socket.io-client, ${way}: who is shut out hears why before the connection ends`, { timeout: 60_000 }, async (t) => {
+    const [ADMIN, TOKEN] = ['the administrator of this server', 'a token that will be revoked'];
+    const tokens = [
+      { token: ADMIN, realm: '*', role: 'admin' },
+      { token: TOKEN, realm: 'acme', role: 'both' },
+    ];
+    const own = await startServer({ auth: { enabled: true, auto_admin_token: false, tokens } });
+    t.after(() => own.stop());
+    const inside = await connect(t, { ...options, reconnection: false }, own);
+    assert.equal((await inside.call('AUTHENTICATION', { token: TOKEN })).ok, true);
+    await inside.next('AUTH_OK');
+    const ended = once(inside.socket, 'disconnect');
+    const operator = await connect(t, {}, own);
+    const token_hash = createHash('sha256').update(TOKEN).digest('hex');
+    const order = signed('AUTH_MANAGEMENT_COMMAND', { command: 'revoke_token', token_hash }, ADMIN);
+    assert.equal((await operator.call('AUTH_MANAGEMENT_COMMAND', order)).ok, true);
+    assert.equal((await inside.next('AUTH_FAIL')).code, 401);
+    await deadline(ended, 10_000, 'the end');
+  });
+}

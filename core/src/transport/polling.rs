@@ -393,38 +393,63 @@ impl Polling {
                     let _ = poll.send(Answer::Packets(NOOP.to_vec()));
                 }
             }
-            Stop::Asked | Stop::Violation(..) => {
-                let mut close = Vec::new();
-                frame::text(&[b"1"], &mut close);
-                self.session.conn.push_last(Bytes::from(close));
-                // Fails if the client has just given up its poll: it will not come again.
-                let hears = self.respond().is_ok();
-                if hears && stop == Stop::Asked {
-                    let clock = self.session.conn.thread.shared.clock.clone();
-                    let deadline = clock.sleep_until(clock.elapsed() + LINGER);
-                    tokio::select! {
-                        () = self.drain() => {}
-                        () = deadline => {}
-                    }
+            Stop::Asked => {
+                let clock = self.session.conn.thread.shared.clock.clone();
+                let deadline = clock.sleep_until(clock.elapsed() + LINGER);
+                tokio::select! {
+                    () = self.say_goodbye() => {}
+                    () = deadline => {}
                 }
+            }
+            Stop::Violation(..) => {
+                self.push_close();
+                // Fails if the client has just given up its poll: it will not come again.
+                let _ = self.respond();
             }
             Stop::PeerClosed | Stop::Broken | Stop::Silent | Stop::Cut(_) => {}
         }
     }
 
-    async fn drain(&mut self) {
+    /// The last words and the close, in payloads of their own: clients forget what came right before
+    /// their connection ended.
+    async fn say_goodbye(&mut self) {
+        if self.drain().await {
+            self.push_close();
+            self.drain().await;
+        }
+    }
+
+    fn push_close(&self) {
+        let mut close = Vec::new();
+        frame::text(&[b"1"], &mut close);
+        self.session.conn.push_last(Bytes::from(close));
+    }
+
+    /// Lets the client fetch what waits; false if it has gone before.
+    async fn drain(&mut self) -> bool {
+        if self.respond().is_err() {
+            return false;
+        }
         while self.session.conn.waiting() > 0 {
             match self.inbox.recv().await {
                 Some(Request::Poll(answer)) => {
                     self.poll = Some(answer);
                     if self.respond().is_err() {
-                        return;
+                        return false;
                     }
                 }
-                Some(_) => {}
-                None => return,
+                // What it still says nobody hears, but that it goes.
+                Some(Request::Post(post)) => {
+                    let _ = post.answer.send(Answer::Taken);
+                    if matches!(&post.body, Body::Packets(body) if body[..] == *b"1") {
+                        return false;
+                    }
+                }
+                Some(Request::Upgrade(_)) => {}
+                None => return false,
             }
         }
+        true
     }
 }
 

@@ -107,7 +107,7 @@ pub trait Store: Documents {
     /// one that gives it up keeps what it already owns. A forgotten queue of the same realm, key,
     /// kind and name comes back with what it left, without what was appended in between.
     ///
-    /// Errors: `ConsumerIdTaken` if what would come back was left by another owner (P30).
+    /// Errors: `ConsumerIdTaken` if it belongs to another owner (P30), who may be at another broker.
     fn open(&self, spec: QueueSpec, now: Timestamp) -> Pending<QueueRecord>;
 
     /// Marks attach or detach time for the idle TTLs (P4). Need not wait for the disk.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::types::{QueueKind, QueueSettings};
 use crate::model::{Backoff, ConsumerName, GroupName, RetryPolicy};
+use crate::{Error, ErrorKind, Result};
 
 /// A kind as a number that never changes.
 pub(super) fn kind_number(kind: QueueKind) -> u8 {
@@ -25,6 +26,28 @@ pub(super) fn kind(number: u8) -> Option<QueueKind> {
         2 => QueueKind::History,
         _ => return None,
     })
+}
+
+/// What is there belongs to somebody else (P30).
+pub(super) fn owned() -> Error {
+    Error::new(
+        ErrorKind::ConsumerIdTaken,
+        "this consumer id or group belongs to another credential, and what waits there until its ttl is over",
+    )
+}
+
+/// Whether a queue may be opened with other settings: by no other owner, and what one has left by nobody
+/// else. An owner is taken away by opening it without one.
+pub(super) fn check_owner(
+    known: &QueueSettings,
+    is_left: bool,
+    asked: &QueueSettings,
+) -> Result<()> {
+    let is_other = known.owner.is_some() && known.owner != asked.owner;
+    match is_other && (is_left || asked.owner.is_some()) {
+        true => Err(owned()),
+        false => Ok(()),
+    }
 }
 
 fn millis(duration: Duration) -> u64 {

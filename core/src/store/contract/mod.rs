@@ -86,6 +86,7 @@ macro_rules! store_contract {
             a_forgotten_queue_comes_back_with_what_it_left
             a_left_over_keeps_its_log_for_itself
             a_left_over_is_refused_to_another_owner
+            a_queue_is_refused_to_another_owner_until_it_is_released
             a_left_over_is_settled_like_any_other_queue
             a_left_over_is_settled_by_a_place_that_is_let_go
             a_left_over_ends_with_its_ttl

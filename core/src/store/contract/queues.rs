@@ -127,6 +127,22 @@ pub async fn a_left_over_is_refused_to_another_owner(make: Make<'_>) {
     assert_eq!(rig.open(owned(Some("me"))).await.depth, 1);
 }
 
+pub async fn a_queue_is_refused_to_another_owner_until_it_is_released(make: Make<'_>) {
+    let rig = Rig::new(make).await;
+    let owned = |owner: Option<&str>| {
+        let mut spec = spec("a");
+        spec.settings.owner = owner.map(Into::into);
+        spec
+    };
+    let queue = rig.open(owned(Some("me"))).await.queue;
+    let error = rig.store.open(owned(Some("you")), START).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConsumerIdTaken);
+    let again = rig.open(owned(Some("me"))).await;
+    assert_eq!((again.queue, again.spec), (queue, owned(Some("me"))));
+    rig.open(owned(None)).await;
+    assert_eq!(rig.open(owned(Some("you"))).await.queue, queue);
+}
+
 pub async fn a_left_over_is_settled_like_any_other_queue(make: Make<'_>) {
     let rig = Rig::new(make).await;
     let queue = rig.filled("a", 4).await;

@@ -13,6 +13,7 @@ use crate::{Error, ErrorKind, Result};
 
 use super::super::documents::Book;
 use super::super::memory::{Delays, Graves, MemoryUids};
+use super::super::settings;
 use super::super::simple::Place;
 use super::super::state::{Marks, Runs};
 use super::super::types::{
@@ -259,13 +260,7 @@ impl State {
 
     fn reopen(&mut self, id: QueueId, spec: QueueSpec, now: Timestamp) -> Result<()> {
         let queue = self.queues.get_mut(&id).ok_or_else(no_queue)?;
-        let owner = &queue.settings.owner;
-        if queue.is_left && owner.is_some() && *owner != spec.settings.owner {
-            return Err(Error::new(
-                ErrorKind::ConsumerIdTaken,
-                "what waits under this consumer id belongs to somebody else until its ttl is over",
-            ));
-        }
+        settings::check_owner(&queue.settings, queue.is_left, &spec.settings)?;
         queue.is_left = false;
         queue.settings = spec.settings;
         queue.seen = now;

@@ -70,10 +70,7 @@ impl Store for RedisStore {
             .text(&settings::settings_text(&spec.settings));
         let (lanes, opened) = (self.lanes.clone(), lane.clone());
         let read = move |value: Value| match answers::text(&value)? {
-            "taken" => Err(Error::new(
-                ErrorKind::ConsumerIdTaken,
-                "what waits under this consumer id belongs to somebody else until its ttl is over",
-            )),
+            "taken" => Err(settings::owned()),
             text => {
                 let record = answers::record(text, spec)?;
                 lanes.learn(record.queue, &opened);

@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::model::RealmId;
 use crate::{Error, ErrorKind, Result};
 
+use super::super::settings;
 use super::super::types::{
     Bounds, Depth, LogId, QueueId, QueueRecord, QueueSpec, Seq, StoreCounters,
 };
@@ -158,13 +159,7 @@ impl<K: Keep> State<K> {
 
     fn reopen(&mut self, id: QueueId, spec: QueueSpec, now: Timestamp) -> Result<QueueRecord> {
         let queue = self.queues.get(&id).ok_or_else(no_queue)?;
-        let owner = &queue.settings.owner;
-        if queue.is_left && owner.is_some() && *owner != spec.settings.owner {
-            return Err(Error::new(
-                ErrorKind::ConsumerIdTaken,
-                "what waits under this consumer id belongs to somebody else until its ttl is over",
-            ));
-        }
+        settings::check_owner(&queue.settings, queue.is_left, &spec.settings)?;
         self.change_any(id, |change| {
             let Change {
                 queue, log, keep, ..

@@ -37,7 +37,7 @@ local function open()
   if id then
     local Q = queue_of(id)
     local L = log_of(log)
-    if Q.lf and Q.ow ~= '-' and Q.ow ~= owner then return 'taken' end
+    if Q.ow ~= '-' and Q.ow ~= owner and (Q.lf or owner ~= '-') then return 'taken' end
     begin(L, Q)
     local was_left = Q.lf
     if was_left then

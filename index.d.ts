@@ -737,9 +737,15 @@ export interface RealmLimits {
   maxSubscriptionsPerSocket?: number;
   max_subscriptions_per_realm?: number;
   maxSubscriptionsPerRealm?: number;
+  /** Messages that wait in one queue. Default: the option `max_queued`. */
+  max_queued?: number;
+  maxQueued?: number;
   /** Messages that wait in the realm, all its queues together. */
   max_queued_per_realm?: number;
   maxQueuedPerRealm?: number;
+  /** Bytes of the messages that wait in the realm. */
+  max_queued_bytes_per_realm?: number;
+  maxQueuedBytesPerRealm?: number;
 }
 
 /** Limits for everybody, and those that realms have of their own. */

@@ -56,6 +56,30 @@ onEachStore((server) => {
     }
   });
 
+  scenario(65, 'a realm holds as many messages a queue and as many bytes as its limits say', async (t) => {
+    const large = 'x'.repeat(1000);
+    for (const [limits, name] of [
+      [{ max_queued: 3 }, 'max_queued'],
+      [{ maxQueuedBytesPerRealm: 3500 }, 'max_queued_bytes_per_realm'],
+      [{ max_queued: 1, realms: { default: { max_queued: 3 } } }, 'max_queued'],
+    ]) {
+      const own = await server.another(t, { limits });
+      const p = await producer(own);
+      const c = await consumer(own);
+      const wish = { event: 'e', producer: p.name, durable: true, ack: true };
+      await c.subscribe(wish);
+      await c.leave();
+      for (let n = 0; n < 3; n++) assert.equal((await p.produce('e', large)).ok, true);
+      const full = await p.produce('e', large);
+      assert.equal(full.error, 'queue_full');
+      assert.ok(full.message.includes(`(${name})`), full.message);
+      const back = await consumer(own, c.name);
+      await back.subscribe(wish);
+      for (const { msgId } of await back.take(`CONSUME-${p.name}-e`, 3)) await back.ack(msgId);
+      assert.equal((await p.produce('e', large)).ok, true);
+    }
+  });
+
   scenario(66, 'the answer to PRODUCE counts live and stored copies', async () => {
     const p = await producer(server);
     const [live, durable, away] = [await consumer(server), await consumer(server), await consumer(server)];

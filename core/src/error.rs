@@ -39,7 +39,7 @@ pub enum ErrorKind {
     Conflict,
     /// Too much in too short a time.
     RateLimited,
-    /// Every queue that would have taken the message is at `max_queued`.
+    /// Every queue that would have taken the message is full, or the realm is.
     QueueFull,
     /// The store cannot be reached or refused.
     StoreUnavailable,

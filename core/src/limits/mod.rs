@@ -90,8 +90,12 @@ pub struct Caps {
     pub max_subscriptions_per_socket: Option<Cap>,
     /// Subscriptions of all sessions of a realm.
     pub max_subscriptions_per_realm: Option<Cap>,
+    /// Unsettled messages of one queue.
+    pub max_queued: Option<Cap>,
     /// Unsettled messages of a realm, all its queues together.
     pub max_queued_per_realm: Option<Cap>,
+    /// Their bytes.
+    pub max_queued_bytes_per_realm: Option<Cap>,
 }
 
 /// One limit that was said.
@@ -108,6 +112,15 @@ impl Cap {
         match cap {
             Some(Self::At(most)) => Some(most),
             Some(Self::Unlimited) | None => None,
+        }
+    }
+
+    /// As a count; [`u64::MAX`]: any.
+    pub fn most(self) -> u64 {
+        match self {
+            // Saturates.
+            Self::At(most) => most as u64,
+            Self::Unlimited => u64::MAX,
         }
     }
 
@@ -139,7 +152,11 @@ impl Caps {
             max_subscriptions_per_realm: self
                 .max_subscriptions_per_realm
                 .or(base.max_subscriptions_per_realm),
+            max_queued: self.max_queued.or(base.max_queued),
             max_queued_per_realm: self.max_queued_per_realm.or(base.max_queued_per_realm),
+            max_queued_bytes_per_realm: self
+                .max_queued_bytes_per_realm
+                .or(base.max_queued_bytes_per_realm),
         }
     }
 
@@ -151,11 +168,6 @@ impl Caps {
     /// The rate of bytes, if there is one.
     pub fn bytes(&self) -> Option<Rate> {
         rate(self.bytes_per_second, self.bytes_burst, 2.0)
-    }
-
-    /// Unsettled messages that may wait in a realm.
-    pub fn queued(&self) -> Option<u64> {
-        Cap::limit(self.max_queued_per_realm).map(|most| most as u64)
     }
 }
 

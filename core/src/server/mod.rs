@@ -32,11 +32,11 @@ use tokio::sync::Mutex;
 
 use crate::auth::Auth;
 use crate::broker::Broker;
-use crate::limits::Limits;
+use crate::limits::{Cap, Caps};
 use crate::metrics::Metrics;
 use crate::protocol::outbound;
 use crate::session::{Links, Rules, SessionConfig, Sessions};
-use crate::store::{Bounds, Durability, Store as _, StoreHealth};
+use crate::store::{Durability, Quota, RealmBounds, Store as _, StoreHealth};
 use crate::transport::{self, Transport};
 use crate::{Error, ErrorKind, Result};
 
@@ -98,8 +98,7 @@ impl Server {
             warning,
         } = state.apply(&mut config)?;
         warnings.extend(warning);
-        let otherwise = config.bounds.max_queued_per_realm;
-        apply_realm_bounds(&config.limits, &config.bounds, otherwise);
+        apply_realm_bounds(&config, &config.bounds.realms);
         let base = Base::open(&config, state, purpose, left).await?;
         let auth = base.security.auth.clone();
         let (broker, stores) = (base.stores.broker.clone(), base.stores.clone());
@@ -336,20 +335,26 @@ fn listen(config: &ServerConfig, sessions: Arc<Sessions>, hot: Hot) -> Result<Tr
     Transport::start(listener, wanted, services, fallback, config.clock.clone())
 }
 
-/// Messages that may wait in realms: each by its own limit, else by that of all.
-fn apply_realm_bounds(limits: &Limits, bounds: &Bounds, otherwise: Option<u64>) {
+/// What may wait in realms: in each by its own limits, else by those of all, else as options say.
+fn apply_realm_bounds(config: &ServerConfig, realms: &RealmBounds) {
+    let (limits, otherwise) = (&config.limits, config.bounds.base());
     if !limits.enabled {
-        return bounds.realms.set(otherwise, HashMap::new());
+        return realms.set(otherwise, HashMap::new());
     }
-    let own = limits.realms.iter().filter_map(|(realm, caps)| {
-        caps.max_queued_per_realm?;
-        Some((realm.clone(), caps.queued()))
-    });
-    let base = match limits.base.max_queued_per_realm {
-        Some(_) => limits.base.queued(),
-        None => otherwise,
-    };
-    bounds.realms.set(base, own.collect());
+    let base = quota(&limits.base, otherwise);
+    let own = limits.realms.iter();
+    let own = own.map(|(realm, caps)| (realm.clone(), quota(caps, base)));
+    realms.set(base, own.filter(|(_, own)| *own != base).collect());
+}
+
+/// What these limits say of what may wait; what they leave open is as otherwise.
+fn quota(caps: &Caps, otherwise: Quota) -> Quota {
+    let most = |cap: Option<Cap>, otherwise| cap.map_or(otherwise, Cap::most);
+    Quota {
+        queue: most(caps.max_queued, otherwise.queue),
+        queued: most(caps.max_queued_per_realm, otherwise.queued),
+        bytes: most(caps.max_queued_bytes_per_realm, otherwise.bytes),
+    }
 }
 
 /// What sessions go by.

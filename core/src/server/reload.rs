@@ -32,6 +32,7 @@ const HOT: &[&str] = &[
     "auth",
     "cors",
     "limits",
+    "max_queued",
     "max_queued_per_realm",
     "prefetch",
     "storage",
@@ -237,8 +238,7 @@ impl Reloader {
 
     /// Nothing in here fails.
     fn apply(&self, config: &ServerConfig, tls: Option<Arc<ServerTls>>) {
-        let otherwise = config.bounds.max_queued_per_realm;
-        super::apply_realm_bounds(&config.limits, &self.stores.bounds, otherwise);
+        super::apply_realm_bounds(config, &self.stores.bounds.realms);
         self.hot.tls.store(tls);
         self.hot.doors.store(Arc::new(super::doors(config)));
         self.hot.rules.set(super::session_config(config));

@@ -71,8 +71,8 @@ pub use swap::{Changing, Copied, SwapStore};
 pub use types::{
     Append, Appended, Bounds, Burial, DeadLetter, DeadLetterId, Delayed, Depth, Due, Durability,
     Entry, Exception, Gap, Holding, LogId, Maintained, Overflow, Page, PageLimit, Placed,
-    QueueChange, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, RealmBounds, Seq,
-    Settled, StoreCounters, StoreHealth,
+    QueueChange, QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Quota, RealmBounds,
+    Seq, Settled, StoreCounters, StoreHealth,
 };
 
 /// A place where messages wait. All methods are called on any thread and return at once; the
@@ -140,7 +140,12 @@ pub trait Store: Documents {
     ///   published before: `duplicate`. A refused release keeps its row.
     ///
     /// Errors per item: `QueueFull` if queues wanted the message and none took it, or the realm is
-    /// at `max_queued_per_realm`, or holds `max_queued` delayed messages.
+    /// at a bound of its [`Quota`], or holds as many delayed messages as one queue may have. The
+    /// bytes of a realm are those of its unsettled messages: once for each log, however many queues
+    /// wait for it there (a lifted store keeps one row a queue, so once for each queue), and once
+    /// more for each exception. What is settled counts until it is let go of, which is with what
+    /// settles it or by the next [`maintain`](Store::maintain); so does a settled entry that an
+    /// unsettled one before it holds. Delayed messages and dead letters do not count.
     fn append(&self, batch: Vec<Append>) -> Pending<Vec<Result<Appended>>>;
 
     /// What [`append`](Store::append) would say of an item whose mark or uid is known; `None`: it is

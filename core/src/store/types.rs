@@ -14,7 +14,8 @@ use crate::clock::Timestamp;
 use crate::model::{ConsumerName, GroupName, Key, Message, MessageId, RealmId, RetryPolicy};
 use crate::{Error, ErrorKind};
 
-pub use bounds::{Bounds, RealmBounds};
+pub(in crate::store) use bounds::Full;
+pub use bounds::{Bounds, Quota, RealmBounds};
 pub use reports::{Gap, Holding, Maintained, StoreCounters, StoreHealth};
 
 /// Position of an entry in its log, from 1, in commit order, never reused.

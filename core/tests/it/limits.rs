@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use restante::ErrorKind;
 use restante::client::{Client, Subscribe};
+use restante::model::RealmId;
 use restante::server::{Server, ServerConfig};
 use serde_json::{Value, json};
 
@@ -195,33 +196,69 @@ async fn connections_of_an_address_are_bounded_and_a_forged_hop_does_not_help() 
 }
 
 #[tokio::test]
-async fn messages_that_wait_in_a_realm_are_bounded_and_the_bound_changes_while_it_runs() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let file = folder.path().join("settings.json");
-    let write = |most: u64| {
-        let limits = json!({"limits": {"realms": {"default": {"max_queued_per_realm": most}}}});
-        std::fs::write(&file, limits.to_string()).unwrap();
-    };
-    write(2);
-    let server = start(json!({"settings_file": file, "data_dir": folder.path()})).await;
-    let client = client(&server);
-    let away = soon(client.consumer("away")).await.unwrap();
-    let durable = Subscribe::to("paid").durable().acked();
-    drop(soon(away.subscribe(durable)).await.unwrap());
-    soon(away.connection().close(SECOND)).await.unwrap();
-    let producer = soon(client.producer("p")).await.unwrap();
-    for number in 0..2 {
-        soon(producer.confirm("paid", &number)).await.unwrap();
+async fn what_may_wait_is_bounded_and_the_bound_changes_while_it_runs() {
+    let of_default = |limits: Value| json!({"limits": {"realms": {"default": limits}}});
+    // Each message has a thousand bytes and some.
+    let large = "x".repeat(1_000);
+    let cases: [(&str, &dyn Fn(u64) -> Value); 6] = [
+        ("max_queued", &|most| json!({"max_queued": most})),
+        (
+            "max_queued",
+            &|most| json!({"limits": {"max_queued": most}}),
+        ),
+        ("max_queued", &|most| {
+            of_default(json!({"max_queued": most}))
+        }),
+        ("max_queued_per_realm", &|most| {
+            of_default(json!({"max_queued_per_realm": most}))
+        }),
+        (
+            "max_queued_bytes_per_realm",
+            &|most| json!({"limits": {"max_queued_bytes_per_realm": most * 1_000 + 500}}),
+        ),
+        ("max_queued_bytes_per_realm", &|most| {
+            of_default(json!({"max_queued_bytes_per_realm": most * 1_000 + 500}))
+        }),
+    ];
+    for (name, settings) in cases {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("settings.json");
+        let write = |settings: Value| std::fs::write(&file, settings.to_string()).unwrap();
+        write(settings(2));
+        let server = start(json!({"settings_file": file, "data_dir": folder.path()})).await;
+        let client = client(&server);
+        let away = soon(client.consumer("away")).await.unwrap();
+        let durable = Subscribe::to("paid").durable().acked();
+        drop(soon(away.subscribe(durable)).await.unwrap());
+        soon(away.connection().close(SECOND)).await.unwrap();
+        let producer = soon(client.producer("p")).await.unwrap();
+        let fill = async || loop {
+            if let Err(full) = soon(producer.confirm("paid", &large)).await {
+                assert_eq!(full.kind(), ErrorKind::QueueFull);
+                assert!(full.message().contains(&format!("({name})")), "{full}");
+                let realm = RealmId::default();
+                break server.broker().queue_stats(&realm).await.unwrap()[0].waiting;
+            }
+        };
+        assert_eq!(fill().await, 2, "{name}");
+        for more in [3, 5] {
+            write(settings(more));
+            assert!(
+                server
+                    .reload_settings()
+                    .await
+                    .unwrap()
+                    .needs_restart
+                    .is_empty()
+            );
+            assert_eq!(fill().await, more, "{name}");
+        }
+        write(json!({}));
+        server.reload_settings().await.unwrap();
+        soon(producer.confirm("paid", &large)).await.unwrap();
+        soon(producer.connection().close(SECOND)).await.unwrap();
+        server.close(SECOND).await.unwrap();
     }
-    let full = soon(producer.confirm("paid", &3)).await.unwrap_err();
-    assert_eq!(full.kind(), ErrorKind::QueueFull);
-    write(3);
-    server.reload_settings().await.unwrap();
-    soon(producer.confirm("paid", &3)).await.unwrap();
-    let full = soon(producer.confirm("paid", &4)).await.unwrap_err();
-    assert_eq!(full.kind(), ErrorKind::QueueFull);
-    soon(producer.connection().close(SECOND)).await.unwrap();
-    server.close(SECOND).await.unwrap();
 }
 
 #[tokio::test]

@@ -69,7 +69,9 @@ impl Options {
             max_registrations_per_realm: self.count("max_registrations_per_realm")?,
             max_subscriptions_per_socket: self.count("max_subscriptions_per_socket")?,
             max_subscriptions_per_realm: self.count("max_subscriptions_per_realm")?,
+            max_queued: self.count("max_queued")?,
             max_queued_per_realm: self.count("max_queued_per_realm")?,
+            max_queued_bytes_per_realm: self.count("max_queued_bytes_per_realm")?,
         })
     }
 
@@ -143,15 +145,26 @@ mod tests {
         let limits = read(
             r#"{"limits": {"messagesPerSecond": 2.5, "bytes_per_second": 0, "max_connections_per_ip": -1,
                 "connections_per_minute_per_ip": 7, "trust_proxy": "10.0.0.0/8",
-                "realms": {"acme": {"messages_per_second": 9, "max_queued_per_realm": 5}}}}"#,
+                "maxQueued": 3, "maxQueuedBytesPerRealm": 1000,
+                "realms": {"acme": {"messages_per_second": 9, "max_queued": 0,
+                    "max_queued_per_realm": 5}}}}"#,
         )
         .unwrap();
         let acme = limits.caps(&RealmId::parse("acme").unwrap(), false);
         assert_eq!(acme.messages().map(|rate| rate.burst), Some(27.0));
-        assert_eq!(acme.queued(), Some(5));
+        let queued = |caps: Caps| {
+            let caps = [
+                caps.max_queued,
+                caps.max_queued_per_realm,
+                caps.max_queued_bytes_per_realm,
+            ];
+            caps.map(|cap| cap.map(Cap::most))
+        };
+        assert_eq!(queued(acme), [Some(u64::MAX), Some(5), Some(1000)]);
         let base = limits.caps(&RealmId::default(), false);
         assert_eq!(base.messages().map(|rate| rate.per_second), Some(2.5));
-        assert_eq!((base.bytes(), base.queued()), (None, None));
+        assert_eq!(base.bytes(), None);
+        assert_eq!(queued(base), [Some(3), None, Some(1000)]);
         let address = limits.address();
         assert_eq!(address.max_connections, None);
         assert_eq!(address.connections_per_minute, Some(7));

@@ -1,11 +1,12 @@
 //! Full queues, full realms, counters.
 
 use crate::ErrorKind;
-use crate::store::{Append, Bounds, Overflow, StoreCounters};
+use crate::store::{Append, Bounds, Overflow, QueueSpec, Quota, StoreCounters};
 
 use super::Make;
 use super::rig::{
-    Rig, START, append, at, bounds, bury, done, except, exception, low, plain, realm, spec,
+    Rig, START, append, at, bounds, bury, done, except, exception, key, low, plain, quota, realm,
+    spec,
 };
 
 pub async fn a_full_queue_refuses_for_itself(make: Make<'_>) {
@@ -161,6 +162,247 @@ pub async fn a_full_realm_refuses(make: Make<'_>) {
     assert_eq!(depth.count, 4);
     rig.maintain(at(3600)).await;
     rig.put(rig.expiring(9999), a.log).await;
+}
+
+pub async fn a_bound_of_queues_that_changes_counts_from_the_next_message_on(make: Make<'_>) {
+    let bounds = bounds(3, Overflow::Reject);
+    let rig = Rig::with(make, bounds.clone()).await;
+    let a = rig.filled("a", 3).await;
+    let full = Some("max_queued".to_owned());
+    assert_eq!(rig.refusal(a.log).await, full);
+    let set = |queue| {
+        let quota = quota(queue, Quota::ANY, Quota::ANY);
+        bounds.realms.set(quota, [].into());
+    };
+    set(4);
+    assert_eq!(rig.refusal(a.log).await, None);
+    assert_eq!(rig.refusal(a.log).await, full);
+    set(2);
+    // What is there stays.
+    assert_eq!(rig.waiting(a.queue).await, [1, 2, 3, 4]);
+    for seq in 1..=2 {
+        assert_eq!(rig.refusal(a.log).await, full);
+        rig.change(a.queue, low(seq)).await;
+    }
+    assert_eq!(rig.refusal(a.log).await, full);
+    rig.change(a.queue, low(3)).await;
+    assert_eq!(rig.refusal(a.log).await, None);
+    assert_eq!(rig.refusal(a.log).await, full);
+    set(Quota::ANY);
+    // What happens in a queue before the next message does not hide the change of another.
+    let b = rig.open(spec("b")).await;
+    set(2);
+    rig.change(b.queue, low(0)).await;
+    set(Quota::ANY);
+    rig.fill(a.log, 20).await;
+    assert_eq!(rig.depth(a.queue).await, 22);
+    assert_eq!(rig.depth(b.queue).await, 20);
+}
+
+pub async fn a_queue_that_may_have_fewer_and_drops_its_oldest_drops_down_to_that(make: Make<'_>) {
+    let bounds = bounds(6, Overflow::DropOldest);
+    let rig = Rig::with(make, bounds.clone()).await;
+    let queue = rig.filled("a", 6).await;
+    let set = |queue| {
+        let quota = quota(queue, Quota::ANY, Quota::ANY);
+        bounds.realms.set(quota, [].into());
+    };
+    rig.change(queue.queue, except(vec![exception(1, at(60))]))
+        .await;
+    set(3);
+    assert_eq!(rig.waiting(queue.queue).await, [2, 3, 4, 5, 6]);
+    rig.fill(queue.log, 1).await;
+    // Exceptions stay.
+    assert_eq!(rig.waiting(queue.queue).await, [5, 6, 7]);
+    assert_eq!(rig.store.counters().dropped_oldest, 3);
+    let depth = rig.store.realm_depth(&realm("r")).await.unwrap();
+    assert_eq!(depth.count, 4);
+    set(8);
+    rig.fill(queue.log, 4).await;
+    assert_eq!(rig.waiting(queue.queue).await, [5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(rig.store.counters().dropped_oldest, 3);
+}
+
+pub async fn a_realm_has_bounds_of_its_own(make: Make<'_>) {
+    let bounds = Bounds::default();
+    let rig = Rig::with(make, bounds.clone()).await;
+    let one = quota(1, Quota::ANY, Quota::ANY);
+    let other = quota(Quota::ANY, Quota::ANY, 6);
+    bounds.realms.set(one, [(realm("other"), other)].into());
+    let a = rig.filled("a", 1).await;
+    let mut there = spec("a");
+    there.realm = realm("other");
+    let there = rig.open(there).await;
+    let put = async || {
+        let item = Append::new(realm("other"), rig.message().into(), vec![there.log]);
+        rig.try_put(item).await
+    };
+    assert_eq!(rig.refusal(a.log).await, Some("max_queued".into()));
+    put().await.unwrap();
+    put().await.unwrap();
+    let full = put().await.unwrap_err();
+    assert!(full.message().contains("max_queued_bytes_per_realm"));
+}
+
+pub async fn delayed_messages_are_bounded_as_those_of_a_queue_are(make: Make<'_>) {
+    let bounds = bounds(1, Overflow::Reject);
+    let rig = Rig::with(make, bounds.clone()).await;
+    let hold = async || {
+        let item = Append {
+            due: Some(at(60)),
+            ..append(rig.message(), &[])
+        };
+        rig.try_put(item).await
+    };
+    hold().await.unwrap();
+    let full = hold().await.unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::QueueFull);
+    let two = quota(2, Quota::ANY, Quota::ANY);
+    bounds.realms.set(two, [].into());
+    hold().await.unwrap();
+    assert_eq!(hold().await.unwrap_err().kind(), ErrorKind::QueueFull);
+}
+
+/// How many messages fit into a realm that keeps 30 bytes, each of them 3; they are settled again.
+pub(super) async fn fits(rig: &Rig, bounds: &Bounds) -> usize {
+    let queue = rig.open(spec("ruler")).await;
+    let mut count = 0;
+    let full = loop {
+        match rig.refusal(queue.log).await {
+            None => count += 1,
+            Some(full) => break full,
+        }
+    };
+    assert_eq!(full, "max_queued_bytes_per_realm");
+    // Without a bound it makes no difference.
+    bounds.realms.set(Bounds::default().base(), [].into());
+    assert_eq!(rig.refusal(queue.log).await, None);
+    bounds.realms.set(BYTES, [].into());
+    rig.store.forget(queue.queue, true).await.unwrap();
+    count
+}
+
+const BYTES: Quota = Quota {
+    queue: Quota::ANY,
+    queued: Quota::ANY,
+    bytes: 30,
+};
+
+pub(super) async fn bounded_by_bytes(make: Make<'_>, overflow: Overflow) -> (Rig, Bounds) {
+    let bounds = bounds(1000, overflow);
+    bounds.realms.set(BYTES, [].into());
+    (Rig::with(make, bounds.clone()).await, bounds)
+}
+
+/// In another log than that of `fits`.
+pub(super) fn aside(name: &str) -> QueueSpec {
+    let mut aside = spec(name);
+    aside.key = key("aside");
+    aside
+}
+
+pub async fn a_realm_full_of_bytes_refuses_until_some_are_settled(make: Make<'_>) {
+    let (rig, bounds) = bounded_by_bytes(make, Overflow::Reject).await;
+    let a = rig.open(aside("a")).await;
+    assert_eq!(fits(&rig, &bounds).await, 10);
+    rig.fill(a.log, 4).await;
+    assert_eq!(fits(&rig, &bounds).await, 6);
+    rig.change(a.queue, done(&[1])).await;
+    assert_eq!(fits(&rig, &bounds).await, 7);
+    rig.change(a.queue, low(3)).await;
+    assert_eq!(fits(&rig, &bounds).await, 9);
+    rig.store.settle(a.queue, vec![4]).await.unwrap();
+    assert_eq!(fits(&rig, &bounds).await, 10);
+}
+
+pub async fn a_realm_full_of_bytes_refuses_even_where_the_oldest_are_dropped(make: Make<'_>) {
+    let (rig, bounds) = bounded_by_bytes(make, Overflow::DropOldest).await;
+    let a = rig.open(aside("a")).await;
+    rig.fill(a.log, 4).await;
+    assert_eq!(fits(&rig, &bounds).await, 6);
+    let few = Quota { queue: 2, ..BYTES };
+    bounds.realms.set(few, [].into());
+    // Four, then two for the last two.
+    rig.fill(a.log, 5).await;
+    bounds.realms.set(BYTES, [].into());
+    assert_eq!(rig.waiting(a.queue).await, [8, 9]);
+    assert_eq!(fits(&rig, &bounds).await, 8);
+}
+
+pub async fn bytes_of_what_expires_may_wait_again(make: Make<'_>) {
+    let (rig, bounds) = bounded_by_bytes(make, Overflow::Reject).await;
+    let a = rig.open(aside("a")).await;
+    rig.put(rig.message(), a.log).await;
+    for seconds in [50, 10, 60, 5] {
+        rig.put(rig.expiring(seconds), a.log).await;
+    }
+    rig.change(a.queue, except(vec![exception(5, at(600))]))
+        .await;
+    // What an exception holds counts once more, unless it has it alone.
+    assert!((4..=5).contains(&fits(&rig, &bounds).await));
+    rig.maintain(at(20)).await;
+    assert_eq!(fits(&rig, &bounds).await, 7);
+    rig.maintain(at(100)).await;
+    assert_eq!(fits(&rig, &bounds).await, 9);
+    rig.change(a.queue, done(&[1])).await;
+    assert_eq!(fits(&rig, &bounds).await, 10);
+}
+
+pub async fn bytes_of_exceptions_count_and_those_of_dead_letters_do_not(make: Make<'_>) {
+    let (rig, bounds) = bounded_by_bytes(make, Overflow::Reject).await;
+    let a = rig.open(aside("a")).await;
+    rig.fill(a.log, 3).await;
+    let late = vec![exception(1, at(60)), exception(2, at(60))];
+    rig.change(a.queue, except(late)).await;
+    rig.change(a.queue, low(3)).await;
+    assert_eq!(fits(&rig, &bounds).await, 8);
+    rig.change(a.queue, bury(&[1])).await;
+    assert_eq!(fits(&rig, &bounds).await, 9);
+    let letters = rig.store.dead_letters(&realm("r"), None, 9).await.unwrap();
+    let revived = rig.store.revive(&realm("r"), letters[0].id, START).await;
+    assert_eq!(revived.unwrap(), a.queue);
+    assert_eq!(fits(&rig, &bounds).await, 8);
+    rig.change(a.queue, done(&[1, 2])).await;
+    assert_eq!(fits(&rig, &bounds).await, 10);
+}
+
+pub async fn bytes_of_removed_queues_may_wait_again(make: Make<'_>) {
+    let (rig, bounds) = bounded_by_bytes(make, Overflow::Reject).await;
+    let a = rig.open(aside("a")).await;
+    rig.fill(a.log, 4).await;
+    rig.change(a.queue, except(vec![exception(1, at(60))]))
+        .await;
+    rig.store.purge_queue(a.queue).await.unwrap();
+    assert_eq!(fits(&rig, &bounds).await, 10);
+    rig.fill(a.log, 4).await;
+    rig.store.forget(a.queue, false).await.unwrap();
+    // What a left-over has still waits.
+    assert_eq!(fits(&rig, &bounds).await, 6);
+    let a = rig.open(aside("a")).await;
+    rig.change(a.queue, except(vec![exception(5, at(60))]))
+        .await;
+    rig.store.forget(a.queue, true).await.unwrap();
+    assert_eq!(fits(&rig, &bounds).await, 10);
+    let a = rig.open(aside("a")).await;
+    rig.fill(a.log, 4).await;
+    rig.store.purge_realm(&realm("r")).await.unwrap();
+    assert_eq!(fits(&rig, &bounds).await, 10);
+}
+
+pub async fn bytes_go_with_a_realm_that_is_renamed(make: Make<'_>) {
+    let (rig, bounds) = bounded_by_bytes(make, Overflow::Reject).await;
+    let mut there = aside("a");
+    there.realm = realm("before");
+    let there = rig.open(there).await;
+    for _ in 0..4 {
+        let item = Append::new(realm("before"), rig.message().into(), vec![there.log]);
+        rig.try_put(item).await.unwrap();
+    }
+    assert_eq!(fits(&rig, &bounds).await, 10);
+    rig.store.purge_realm(&realm("r")).await.unwrap();
+    let renamed = rig.store.rename_realm(&realm("before"), &realm("r")).await;
+    renamed.unwrap();
+    assert_eq!(fits(&rig, &bounds).await, 6);
 }
 
 pub async fn counters_never_fall(make: Make<'_>) {

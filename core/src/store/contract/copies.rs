@@ -3,10 +3,11 @@
 use crate::ErrorKind;
 use crate::store::{
     Append, Bounds, Collection, Condition, DeadLetter, Delayed, Document, DocumentChange, Entry,
-    ExportCursor, PageLimit, QueueId, QueueRecord, Record, SharedStore,
+    ExportCursor, Overflow, PageLimit, QueueId, QueueRecord, Record, SharedStore,
 };
 
 use super::Make;
+use super::bounds::{aside, bounded_by_bytes, fits};
 use super::rig::{
     ALL, Rig, START, append, at, bury, done, except, exception, low, plain, realm, spec,
 };
@@ -19,7 +20,11 @@ const FEW: PageLimit = PageLimit {
 
 /// An empty store that takes a copy, and whether stores of this kind can be copied at all.
 async fn target(make: Make<'_>) -> Option<SharedStore> {
-    let store = make(Bounds::default()).await;
+    bounded_target(make, Bounds::default()).await
+}
+
+async fn bounded_target(make: Make<'_>, bounds: Bounds) -> Option<SharedStore> {
+    let store = make(bounds).await;
     match store.begin_import(false).await {
         Ok(()) => Some(store),
         Err(error) => {
@@ -271,6 +276,30 @@ async fn changes(from: Make<'_>, to: Make<'_>) {
     }
     finish(&rig.store, &copy, cursor).await;
     assert_eq!(seen(&copy).await, seen(&rig.store).await);
+}
+
+pub async fn a_copy_keeps_as_many_bytes_as_the_original(make: Make<'_>) {
+    let (rig, bounds) = bounded_by_bytes(make, Overflow::Reject).await;
+    let Some(copy) = bounded_target(make, bounds.clone()).await else {
+        return;
+    };
+    let a = rig.open(aside("a")).await;
+    rig.fill(a.log, 4).await;
+    let b = rig.open(aside("b")).await;
+    rig.fill(a.log, 1).await;
+    let (cursor, _) = step(&rig.store, &copy, None).await;
+    rig.change(a.queue, except(vec![exception(1, at(60))]))
+        .await;
+    rig.change(a.queue, low(2)).await;
+    finish(&rig.store, &copy, cursor).await;
+    for store in [rig.store.clone(), copy] {
+        let rig = Rig::on(store);
+        // Three in their turn, one of them for two queues, and an exception.
+        assert_eq!(fits(&rig, &bounds).await, 6);
+        rig.store.forget(b.queue, true).await.unwrap();
+        rig.change(a.queue, done(&[1, 3, 4, 5])).await;
+        assert_eq!(fits(&rig, &bounds).await, 10);
+    }
 }
 
 pub async fn a_store_that_holds_something_takes_no_copy(make: Make<'_>) {

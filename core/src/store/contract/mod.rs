@@ -153,6 +153,16 @@ macro_rules! store_contract {
             a_queue_full_of_exceptions_that_drops_its_oldest_keeps_the_newest
             dropping_the_oldest_of_one_queue_leaves_the_others
             a_full_realm_refuses
+            a_bound_of_queues_that_changes_counts_from_the_next_message_on
+            a_queue_that_may_have_fewer_and_drops_its_oldest_drops_down_to_that
+            a_realm_has_bounds_of_its_own
+            delayed_messages_are_bounded_as_those_of_a_queue_are
+            a_realm_full_of_bytes_refuses_until_some_are_settled
+            a_realm_full_of_bytes_refuses_even_where_the_oldest_are_dropped
+            bytes_of_what_expires_may_wait_again
+            bytes_of_exceptions_count_and_those_of_dead_letters_do_not
+            bytes_of_removed_queues_may_wait_again
+            bytes_go_with_a_realm_that_is_renamed
             a_skipped_queue_does_not_get_the_entry
             a_message_whose_every_reader_is_skipped_is_not_stored
             a_skip_is_for_queues_of_the_appends_own_logs
@@ -189,6 +199,7 @@ macro_rules! store_contract {
             a_copy_answers_every_read_like_the_original
             a_copy_goes_on_with_the_same_ids
             what_changes_during_a_copy_is_copied
+            a_copy_keeps_as_many_bytes_as_the_original
             a_store_that_holds_something_takes_no_copy
             an_export_ends_with_its_cursor_or_the_next_one
             a_copy_that_does_not_lead_is_dropped_by_the_next

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::{Key, Message, MessageId, RealmId};
 use crate::store::{
     Append, Appended, Bounds, Burial, Entry, Exception, LogId, Overflow, PageLimit, QueueChange,
-    QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Seq, SharedStore,
+    QueueId, QueueKind, QueueRecord, QueueSettings, QueueSpec, Quota, Seq, SharedStore,
 };
+use crate::{ErrorKind, Result};
 
 use super::Make;
 
@@ -45,6 +45,15 @@ pub(super) fn bounds(max_queued: u64, overflow: Overflow) -> Bounds {
         max_queued,
         overflow,
         ..Bounds::default()
+    }
+}
+
+/// So many entries a queue and in a realm, so many bytes there.
+pub(super) fn quota(queue: u64, queued: u64, bytes: u64) -> Quota {
+    Quota {
+        queue,
+        queued,
+        bytes,
     }
 }
 
@@ -139,10 +148,12 @@ impl Rig {
     }
 
     pub(super) async fn with(make: Make<'_>, bounds: Bounds) -> Self {
-        Self {
-            store: make(bounds).await,
-            last_id: AtomicU64::new(0),
-        }
+        Self::on(make(bounds).await)
+    }
+
+    pub(super) fn on(store: SharedStore) -> Self {
+        let last_id = AtomicU64::new(0);
+        Self { store, last_id }
     }
 
     /// The same with another store.
@@ -193,6 +204,15 @@ impl Rig {
 
     pub(super) async fn put(&self, message: Message, log: LogId) -> Appended {
         self.try_put(append(message, &[log])).await.unwrap()
+    }
+
+    /// Whether a message for durable queues is refused; the limit by which, as the refusal names it.
+    pub(super) async fn refusal(&self, log: LogId) -> Option<String> {
+        let answer = self.try_put(append(self.message(), &[log])).await;
+        let error = answer.err()?;
+        assert_eq!(error.kind(), ErrorKind::QueueFull);
+        let (_, limit) = error.message().rsplit_once('(')?;
+        Some(limit.trim_end_matches(')').to_owned())
     }
 
     /// Appends so many messages for durable queues.

@@ -12,10 +12,12 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Elapsed, Timestamp};
 use crate::model::{Message, MessageId, RealmId};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 use super::super::simple::NewRow;
-use super::super::types::{Append, Appended, Delayed, LogId, Overflow, Placed, QueueId, Seq};
+use super::super::types::{
+    Append, Appended, Delayed, Full, LogId, Overflow, Placed, QueueId, Quota, Seq,
+};
 use super::line::{Op, Purpose};
 use super::queue::{Cell, Waiting};
 use super::state::State;
@@ -97,12 +99,14 @@ impl State {
                 ..appended(id, Vec::new())
             })));
         }
-        let offers = self.offers(&item);
+        let quota = self.bounds.quota(&item.realm);
+        let offers = self.offers(&item, quota.queue);
         if offers.is_empty() {
             self.end_release(&item);
             return Ok(Answered::Now(Ok(appended(id, Vec::new()))));
         }
-        let placed = self.admit(&item, &offers)?;
+        let placed = self.admit(&item, &offers, quota)?;
+        let offers = (offers, quota.queue);
         Ok(Answered::Later(self.send(item, keys, placed, offers, now)))
     }
 
@@ -136,12 +140,10 @@ impl State {
     }
 
     fn hold(&mut self, item: &Append, due: Timestamp) -> Result<()> {
+        let max = self.bounds.quota(&item.realm).queue;
         let realm = self.realms.entry(item.realm.clone()).or_default();
-        if realm.delayed >= self.bounds.max_queued {
-            return Err(Error::new(
-                ErrorKind::QueueFull,
-                "the realm holds as many delayed messages as it may (max_queued)",
-            ));
+        if realm.delayed >= max {
+            return Err(Full::Delayed.into());
         }
         realm.delayed += 1;
         self.delays.hold(Delayed {
@@ -181,7 +183,7 @@ impl State {
     }
 
     /// Which queues want it, log by log.
-    fn offers(&self, item: &Append) -> Vec<Offer> {
+    fn offers(&self, item: &Append, max_queued: u64) -> Vec<Offer> {
         let mut offers = Vec::new();
         for id in &item.logs {
             let Some(log) = self.logs.get(id).filter(|log| log.realm == item.realm) else {
@@ -197,7 +199,7 @@ impl State {
                 if !wants || queue.is_left || item.skip.contains(id) {
                     continue;
                 }
-                match queue.count() < self.bounds.max_queued {
+                match queue.count() < max_queued {
                     true => takers.push(*id),
                     false => full.push(*id),
                 }
@@ -211,7 +213,7 @@ impl State {
     }
 
     /// Whether it may be stored, counted; where. The entries have no numbers yet.
-    fn admit(&mut self, item: &Append, offers: &[Offer]) -> Result<Vec<Placed>> {
+    fn admit(&mut self, item: &Append, offers: &[Offer], quota: Quota) -> Result<Vec<Placed>> {
         let rejects = self.bounds.overflow == Overflow::Reject;
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let placed: Vec<Placed> = offers
@@ -229,29 +231,31 @@ impl State {
         let grows: u64 = offers.iter().map(|offer| offer.takers.len() as u64).sum();
         let queued: u64 = placed.iter().map(|placed| u64::from(placed.queued)).sum();
         let refused: u64 = placed.iter().map(|placed| u64::from(placed.refused)).sum();
-        let waiting = self.realms.get(&item.realm).map_or(0, |realm| realm.queued);
-        let max = self.bounds.queued_in(&item.realm);
-        let is_over = waiting.saturating_add(grows) > max;
-        self.counters.refused += refused + if is_over { queued } else { 0 };
-        if queued == 0 || is_over {
-            return Err(Error::new(
-                ErrorKind::QueueFull,
-                match is_over {
-                    true => "the realm has as many messages waiting as it may",
-                    false => "every queue that wants this message is full",
-                },
-            ));
+        let realm = self.realms.get(&item.realm);
+        let (waiting, bytes) = realm.map_or((0, 0), |realm| (realm.queued, realm.bytes));
+        let size = item.message.size() as u64;
+        let admitted = quota.admit(
+            waiting.saturating_add(grows),
+            bytes.saturating_add(size.saturating_mul(queued)),
+        );
+        self.counters.refused += refused;
+        if let Err(full) = admitted {
+            self.counters.refused += queued;
+            return Err(full.into());
+        }
+        if queued == 0 {
+            return Err(Full::Queues.into());
         }
         Ok(placed)
     }
 
-    /// Sends its rows.
+    /// Sends its rows to those that have room and, where none is refused, to those that make it.
     fn send(
         &mut self,
         item: Append,
         keys: Vec<MarkKey>,
         mut placed: Vec<Placed>,
-        offers: Vec<Offer>,
+        (offers, max_queued): (Vec<Offer>, u64),
         now: Elapsed,
     ) -> oneshot::Receiver<Result<Appended>> {
         self.last_append += 1;
@@ -264,7 +268,9 @@ impl State {
             placed.seq = self.number(offer.log, &item.message, number);
             let mut queues = offer.takers;
             if placed.refused == 0 {
-                offer.full.iter().for_each(|id| self.drop_oldest(*id));
+                for id in &offer.full {
+                    self.drop_oldest(*id, max_queued);
+                }
                 queues.extend(offer.full);
             }
             for queue in queues {
@@ -358,18 +364,25 @@ impl State {
     }
 
     /// Makes room in a full queue: exceptions stay.
-    fn drop_oldest(&mut self, id: QueueId) {
-        let oldest = self
-            .queues
-            .get(&id)
-            .and_then(|queue| queue.waiting.keys().next().copied());
-        let Some(oldest) = oldest else {
+    fn drop_oldest(&mut self, id: QueueId, max_queued: u64) {
+        let Some(queue) = self.queues.get(&id) else {
             return;
         };
-        let dropped = self.change(id, |queue, _, expiry| queue.take(id, oldest, expiry));
-        if let Ok(Some(cell)) = dropped {
-            self.counters.dropped_oldest += 1;
-            self.ack(id, vec![cell], None);
+        // More than one if it may have fewer than it did.
+        let waiting = queue.waiting.len() as u64;
+        let over = (waiting + 1).saturating_sub(max_queued).max(1).min(waiting);
+        let oldest = queue.waiting.keys().copied().take(over as usize);
+        let oldest: Vec<Seq> = oldest.collect();
+        let dropped = self.change(id, |queue, _, expiry| {
+            let cells = oldest.into_iter();
+            let cells = cells.filter_map(|seq| queue.take(id, seq, expiry));
+            cells.collect::<Vec<Cell>>()
+        });
+        if let Ok(cells) = dropped
+            && !cells.is_empty()
+        {
+            self.counters.dropped_oldest += cells.len() as u64;
+            self.ack(id, cells, None);
         }
     }
 

@@ -187,13 +187,18 @@ impl Queue {
         self.waiting.len() as u64 + self.exceptions.len()
     }
 
+    /// Bytes of their messages.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes + self.exceptions.bytes()
+    }
+
     pub(super) fn depth(&self) -> Depth {
         let waiting = self.waiting.values().next().map(|first| first.produced);
         let exception = self.exceptions.after(0).next();
         let exception = exception.map(|row| row.held.produced);
         Depth {
             count: self.count(),
-            bytes: self.bytes + self.exceptions.bytes(),
+            bytes: self.bytes(),
             oldest: waiting.into_iter().chain(exception).min(),
         }
     }

@@ -31,6 +31,8 @@ pub(super) struct Realm {
     pub(super) queues: HashMap<(LogId, QueueKind, Arc<str>), QueueId>,
     /// Unsettled entries of all its queues.
     pub(super) queued: u64,
+    /// Bytes of their messages, one row a queue.
+    pub(super) bytes: u64,
     pub(super) delayed: u64,
     pub(super) marks: Marks<MemoryUids>,
     pub(super) graves: Graves<DeadLetter>,
@@ -42,6 +44,7 @@ impl Default for Realm {
             logs: HashMap::new(),
             queues: HashMap::new(),
             queued: 0,
+            bytes: 0,
             delayed: 0,
             marks: Marks::new(MemoryUids::default(), false),
             graves: Graves::default(),
@@ -166,7 +169,7 @@ impl State {
         self.logs.get(&queue.log).ok_or_else(no_queue)
     }
 
-    /// Runs `change` on a queue, left-over or not, and keeps the realm's count in step.
+    /// Runs `change` on a queue, left-over or not, and keeps the realm's sums in step.
     pub(super) fn change<T>(
         &mut self,
         id: QueueId,
@@ -174,13 +177,14 @@ impl State {
     ) -> Result<T> {
         let queue = self.queues.get_mut(&id).ok_or_else(no_queue)?;
         let log = self.logs.get(&queue.log).ok_or_else(no_queue)?;
-        let before = queue.count();
+        let before = (queue.count(), queue.bytes());
         let answer = change(queue, log, &mut self.expiry);
-        let after = queue.count();
+        let after = (queue.count(), queue.bytes());
         if before != after
             && let Some(realm) = self.realms.get_mut(&log.realm)
         {
-            realm.queued = (realm.queued + after).saturating_sub(before);
+            realm.queued = (realm.queued + after.0).saturating_sub(before.0);
+            realm.bytes = (realm.bytes + after.1).saturating_sub(before.1);
         }
         Ok(answer)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::model::Message;
 
-use super::super::state::{Entries, Totals};
+use super::super::state::{Entries, Kept, Totals};
 use super::super::types::Seq;
 
 /// Entries of one piece; few in tests, so that these cross from piece to piece.
@@ -55,7 +55,7 @@ impl Piece {
 }
 
 /// The entries of one log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pieces {
     pieces: VecDeque<Piece>,
     /// The latest expiry so far: an entry that expires no earlier is *in line*, found by going
@@ -64,9 +64,34 @@ pub(crate) struct Pieces {
     stragglers: BTreeSet<(Timestamp, Seq)>,
     /// Up to it no entry in line is left that can expire.
     line_swept: Seq,
+    /// Bytes of the messages that are here, and where they count.
+    bytes: u64,
+    kept: Kept,
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.kept.sub(self.bytes);
+    }
 }
 
 impl Pieces {
+    pub(super) fn new(kept: Kept) -> Self {
+        Self {
+            pieces: VecDeque::new(),
+            line_expires: None,
+            stragglers: BTreeSet::new(),
+            line_swept: 0,
+            bytes: 0,
+            kept,
+        }
+    }
+
+    fn let_go(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+        self.kept.sub(bytes);
+    }
+
     /// The piece with `seq`, or the first one behind it.
     fn piece_at(&self, seq: Seq) -> usize {
         self.pieces.partition_point(|piece| piece.end() < seq)
@@ -75,6 +100,14 @@ impl Pieces {
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// Bytes of the messages that are here, counted anew.
+    #[cfg(test)]
+    pub(super) fn weigh(&self) -> u64 {
+        let slots = self.pieces.iter().flat_map(|piece| &piece.slots);
+        let messages = slots.filter_map(|slot| slot.message.as_ref());
+        messages.map(|message| message.size() as u64).sum()
     }
 
     fn next_in_line(&mut self) -> Option<(Timestamp, Seq)> {
@@ -111,6 +144,9 @@ impl Entries for Pieces {
                 self.stragglers.insert((expires, totals.seq));
             }
         }
+        let size = message.size() as u64;
+        self.bytes += size;
+        self.kept.add(size);
         let slot = Slot {
             message: Some(Arc::clone(message)),
             guaranteed: totals.guaranteed,
@@ -151,11 +187,12 @@ impl Entries for Pieces {
     }
 
     fn trim_front(&mut self, front: Seq, floor: Seq) {
+        let mut freed = 0;
         while let Some(piece) = self.pieces.front_mut() {
             let upto = piece.end().min(floor);
             for seq in front.max(piece.base.seq) + 1..=upto {
                 if let Some(slot) = piece.slot_mut(seq) {
-                    let_go(slot, seq, &mut self.stragglers);
+                    freed += let_go(slot, seq, &mut self.stragglers);
                 }
             }
             if piece.end() > floor {
@@ -163,9 +200,11 @@ impl Entries for Pieces {
             }
             self.pieces.pop_front();
         }
+        self.let_go(freed);
     }
 
     fn clear_between(&mut self, after: Seq, upto: Seq) {
+        let mut freed = 0;
         let mut at = self.piece_at(after + 1);
         while let Some(piece) = self.pieces.get_mut(at) {
             if piece.base.seq >= upto {
@@ -173,7 +212,7 @@ impl Entries for Pieces {
             }
             for seq in after.max(piece.base.seq) + 1..=upto.min(piece.end()) {
                 if let Some(slot) = piece.slot_mut(seq) {
-                    let_go(slot, seq, &mut self.stragglers);
+                    freed += let_go(slot, seq, &mut self.stragglers);
                 }
             }
             if piece.base.seq >= after && piece.end() <= upto {
@@ -182,6 +221,7 @@ impl Entries for Pieces {
                 at += 1;
             }
         }
+        self.let_go(freed);
     }
 
     fn take_expired(&mut self, now: Timestamp) -> Option<(Seq, Option<u64>)> {
@@ -203,7 +243,8 @@ impl Entries for Pieces {
             .as_ref()
             .is_some_and(|message| message.guaranteed);
         let number = guaranteed.then_some(slot.guaranteed);
-        let_go(slot, seq, &mut self.stragglers);
+        let freed = let_go(slot, seq, &mut self.stragglers);
+        self.let_go(freed);
         Some((seq, number))
     }
 
@@ -235,11 +276,15 @@ impl Entries for Pieces {
     }
 }
 
-fn let_go(slot: &mut Slot, seq: Seq, stragglers: &mut BTreeSet<(Timestamp, Seq)>) {
-    let expires = slot.message.take().and_then(|message| message.expires);
-    if let Some(expires) = expires
+/// Drops the message of an entry; its bytes.
+fn let_go(slot: &mut Slot, seq: Seq, stragglers: &mut BTreeSet<(Timestamp, Seq)>) -> u64 {
+    let Some(message) = slot.message.take() else {
+        return 0;
+    };
+    if let Some(expires) = message.expires
         && !stragglers.is_empty()
     {
         stragglers.remove(&(expires, seq));
     }
+    message.size() as u64
 }

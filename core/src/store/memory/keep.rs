@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::model::{Key, Message, MessageId, RealmId};
 
 use super::super::documents::Book;
-use super::super::state::{Changes, Held, Keep, Letter, Row};
+use super::super::state::{Changes, Held, Keep, Kept, Letter, Row};
 use super::super::types::{DeadLetterId, Delayed, Exception, LogId, QueueId, Seq};
 use super::delays::Delays;
 use super::entries::Pieces;
@@ -72,8 +72,8 @@ impl Keep for MemoryKeep {
     type Documents = Book;
     const IS_WRITTEN: bool = false;
 
-    fn entries(&mut self, _log: LogId, _realm: u64, _key: &Key) -> Pieces {
-        Pieces::default()
+    fn entries(&mut self, _log: LogId, _realm: u64, _key: &Key, kept: &Kept) -> Pieces {
+        Pieces::new(kept.clone())
     }
 
     fn uids(&mut self, _realm: u64, _name: &RealmId) -> MemoryUids {

@@ -90,4 +90,16 @@ impl MemorySubject for MemoryStore {
         let state = self.state.lock();
         (state.logs.len(), state.wakes.len())
     }
+
+    fn kept(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        let counted = state.realms.values().map(|realm| realm.kept.bytes()).sum();
+        let entries = state.logs.values().map(|log| log.entries.weigh());
+        let exceptions = state
+            .queues
+            .keys()
+            .filter_map(|id| state.keep.exceptions(*id));
+        let exceptions = exceptions.map(|exceptions| exceptions.bytes());
+        (counted, entries.chain(exceptions).sum())
+    }
 }

@@ -13,8 +13,8 @@ use crate::{Error, ErrorKind, Result};
 
 use super::super::settings;
 use super::super::types::{
-    Appended, DeadLetter, DeadLetterId, Delayed, Depth, Entry, LogId, Placed, QueueId, QueueRecord,
-    QueueSpec, Seq, Settled,
+    Appended, DeadLetter, DeadLetterId, Delayed, Depth, Entry, Full, LogId, Placed, QueueId,
+    QueueRecord, QueueSpec, Seq, Settled,
 };
 use super::hub::Hub;
 
@@ -155,7 +155,7 @@ pub(super) fn appended(answer: &Value, ids: &[(MessageId, bool)]) -> Result<Vec<
                     .map(placed)
                     .collect::<Result<_>>()?,
             }),
-            _ => Err(full(rest)),
+            _ => Err(full(rest).into()),
         })
     });
     each.collect()
@@ -178,13 +178,13 @@ fn placed(text: &str) -> Result<Placed> {
     })
 }
 
-fn full(why: &str) -> Error {
-    let message = match why {
-        "delayed" => "the realm holds as many delayed messages as it may (max_queued)",
-        "realm" => "the realm has as many messages waiting as it may",
-        _ => "every queue that wants this message is full",
-    };
-    Error::new(ErrorKind::QueueFull, message)
+fn full(why: &str) -> Full {
+    match why {
+        "delayed" => Full::Delayed,
+        "realm" => Full::Realm,
+        "bytes" => Full::Bytes,
+        _ => Full::Queues,
+    }
 }
 
 pub(super) fn settled(text: &str) -> Vec<Settled> {

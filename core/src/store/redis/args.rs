@@ -107,11 +107,9 @@ impl Args {
         self
     }
 
-    /// `max_queued` and whether full queues drop their oldest.
-    pub(super) fn room(&mut self, bounds: &Bounds) -> &mut Self {
-        // Room is added to other numbers, so it must leave place for them.
-        self.number(bounds.max_queued.clamp(1, LARGEST >> 2))
-            .flag(bounds.overflow == Overflow::DropOldest)
+    /// Whether full queues drop their oldest.
+    pub(super) fn overflow(&mut self, bounds: &Bounds) -> &mut Self {
+        self.flag(bounds.overflow == Overflow::DropOldest)
     }
 
     /// How long and how many marks and users' ids are kept.
@@ -124,8 +122,13 @@ impl Args {
 
     /// What an `append` begins with.
     pub(super) fn append_head(&mut self, bounds: &Bounds, realm: &RealmId) {
-        let realm = bounds.queued_in(realm).min(LARGEST);
-        self.room(bounds).number(realm).memory(bounds);
+        let quota = bounds.quota(realm);
+        self.overflow(bounds)
+            // It is added to other numbers, so it must leave place for them.
+            .number(quota.queue.clamp(1, LARGEST >> 2))
+            .number(quota.queued)
+            .number(quota.bytes)
+            .memory(bounds);
     }
 
     /// Adds another's arguments behind these.

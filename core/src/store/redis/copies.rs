@@ -20,7 +20,7 @@ impl Lanes {
     /// A call of `copy.lua`.
     pub(super) async fn copy(&self, lane: &Arc<Lane>, what: &str, more: Args) -> Result<Value> {
         let mut args = Args::new();
-        args.text(what).room(&self.hub.bounds);
+        args.text(what).overflow(&self.hub.bounds);
         args.join(&more);
         self.ask(lane, Script::Copy, args).await
     }

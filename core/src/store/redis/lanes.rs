@@ -154,7 +154,7 @@ impl Lanes {
     /// What a call of `queues.lua` or `read.lua` begins with.
     pub(super) fn args(&self, what: &str, now: Timestamp) -> Args {
         let mut args = Args::new();
-        args.text(what).room(&self.hub.bounds).time(now);
+        args.text(what).overflow(&self.hub.bounds).time(now);
         args
     }
 
@@ -340,7 +340,7 @@ impl Lanes {
     pub(super) fn upkeep(&self, left: usize, now: Timestamp) -> Args {
         let bounds = &self.hub.bounds;
         let mut args = Args::new();
-        args.room(bounds).time(now).size(left.min(ROWS));
+        args.overflow(bounds).time(now).size(left.min(ROWS));
         args.number(millis(bounds.dlq_ttl)).memory(bounds);
         args
     }

@@ -356,7 +356,7 @@ fn set_aside(lanes: &Arc<Lanes>, lane: &Arc<Lane>, queue: QueueId, damaged: &[Se
 fn change_args(hub: &Hub, queue: QueueId, now: Timestamp, what: &str) -> Args {
     let mut args = Args::new();
     args.id(queue.0)
-        .room(&hub.bounds)
+        .overflow(&hub.bounds)
         .size(hub.bounds.dlq_max_per_realm);
     args.time(now).text(what);
     args

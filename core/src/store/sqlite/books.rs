@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::model::{Key, RealmId};
 use crate::{Error, ErrorKind, Result};
 
-use super::super::state::{Entries as _, Queue, Realm, Runs, Shut, State, Totals};
+use super::super::state::{Entries as _, Kept, Queue, Realm, Runs, Shut, State, Totals};
 use super::super::types::{Bounds, LogId, QueueId, QueueSpec, Seq};
 use super::codec;
 use super::db::{Db, int, uint};
@@ -244,7 +244,11 @@ impl Loading {
         });
         for (id, name, [uids, delayed, dead]) in rows {
             let name = RealmId::parse(&name).ok()?;
-            let mut realm = Realm::new(id, UidRows::new(Rc::clone(db), id, uids), true);
+            let uids = UidRows::new(Rc::clone(db), id, uids);
+            let max = self.state.bounds.quota(&name).queue;
+            let mut realm = Realm::new(id, uids, max, true);
+            // That is a look at every entry.
+            realm.is_weighed = false;
             realm.delayed = delayed;
             realm.dead = usize::try_from(dead).ok()?;
             self.names.insert(id, name.clone());
@@ -299,15 +303,16 @@ impl Loading {
             let front = first.map_or(head.seq, |first| uint(first).saturating_sub(1));
             let numbers = log_numbers(written, line_expires);
             let latest = latest.or(line_expires.map(|at| Timestamp(uint(at))));
-            let entries = EntryRows::new(Rc::clone(db), id, (front, head.seq), latest);
-            let (log_id, realm_name) = (LogId(id), name.clone());
-            let mut log = State::<Tables>::log_of(name, key.clone(), entries, head, front);
+            let realm = self.state.realms.get_mut(&name)?;
+            let rows = (Rc::clone(db), realm.kept.clone());
+            let entries = EntryRows::new(rows, id, (front, head.seq), latest);
+            let log_id = LogId(id);
+            realm.logs.insert(key.clone(), log_id);
+            let mut log = State::<Tables>::log_of((name, realm), key, entries, (head, front));
             self.restore(id, GONE, &mut log.gone);
             self.restore(id, GONE_GUARANTEED, &mut log.gone_guaranteed);
             self.written.logs.insert(log_id, numbers);
             self.state.logs.insert(log_id, Box::new(log));
-            let realm = self.state.realms.get_mut(&realm_name)?;
-            realm.logs.insert(key, log_id);
         }
         Some(())
     }
@@ -372,18 +377,19 @@ impl Loading {
         queue.seen = Timestamp(seen);
         queue.sent = sent;
         queue.is_left = is_left != 0;
-        (queue.exceptions, queue.exception_bytes) = (exceptions, exception_bytes);
+        queue.exceptions = exceptions;
+        queue.weigh_exceptions(log, |_| exception_bytes);
         queue.joined = joined;
         (queue.owned, queue.owned_guaranteed) = (owned, owned_guaranteed);
         (queue.low, queue.gone) = (low, gone);
         queue.shut = shut.map(|(number, seq)| Shut { number, seq });
         self.restore(id.0, DONE, &mut queue.done);
         self.written.queues.insert(id, queue_numbers(&queue));
-        let bounds = &self.state.bounds;
+        let overflow = self.state.bounds.overflow;
         let log = self.state.logs.get_mut(&log_id)?;
         log.queues += 1;
-        queue.begin(log, bounds.overflow);
-        queue.end_change(log, bounds);
+        queue.begin(log, overflow);
+        queue.end_change(log, overflow);
         let depth = queue.depth(log);
         let realm = self.state.realms.get_mut(&log.realm)?;
         realm.queued += depth;
@@ -406,7 +412,7 @@ impl Loading {
         let next = "SELECT log FROM entry WHERE log > ?1 ORDER BY log LIMIT 1";
         while let Some(log) = db.row(next, [last], |row| row.get::<_, i64>(0)) {
             if !self.state.logs.contains_key(&LogId(uint(log))) {
-                db.discard(log, 0, u64::MAX);
+                db.discard(log, 0, u64::MAX, &Kept::default());
             }
             last = log;
         }

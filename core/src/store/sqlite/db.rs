@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use crate::model::Message;
 
+use super::super::state::Kept;
 use super::super::types::Seq;
 
 /// Entries deleted in one go; the rest is deleted later.
@@ -28,6 +29,15 @@ pub(super) fn uint(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
+/// Entries of a log after one up to another, and where their bytes count.
+#[derive(Debug)]
+struct Trash {
+    log: i64,
+    after: i64,
+    upto: i64,
+    kept: Kept,
+}
+
 /// The write connection.
 #[derive(Debug)]
 pub(super) struct Db {
@@ -39,8 +49,8 @@ pub(super) struct Db {
     /// Whether any body may be referred to more than once.
     is_shared: Cell<bool>,
     buffer: RefCell<Vec<u8>>,
-    /// Entries that nobody needs and that are still there: log, after, up to.
-    trash: RefCell<VecDeque<(i64, i64, i64)>>,
+    /// Entries that nobody needs and that are still there.
+    trash: RefCell<VecDeque<Trash>>,
     /// Nothing is deleted at present, only noted.
     is_deferring: Cell<bool>,
 }
@@ -214,15 +224,19 @@ impl Db {
     // --- What nobody needs ---
 
     /// Deletes the entries of a log after `after` up to `upto`: some now, the others bit by bit.
-    pub(super) fn discard(&self, log: i64, after: Seq, upto: Seq) {
-        let upto = int(upto);
-        if self.is_deferring.get() {
-            self.trash.borrow_mut().push_back((log, int(after), upto));
-            return;
-        }
-        if let Some(after) = self.discard_some(log, int(after), upto) {
-            self.trash.borrow_mut().push_back((log, after, upto));
-        }
+    /// They count in `kept` until then.
+    pub(super) fn discard(&self, log: i64, after: Seq, upto: Seq, kept: &Kept) {
+        let trash = Trash {
+            log,
+            after: int(after),
+            upto: int(upto),
+            kept: kept.clone(),
+        };
+        let left = match self.is_deferring.get() {
+            true => Some(trash),
+            false => self.discard_some(trash),
+        };
+        self.trash.borrow_mut().extend(left);
     }
 
     /// Whether to delete nothing now.
@@ -230,31 +244,56 @@ impl Db {
         self.is_deferring.set(is_deferring);
     }
 
-    /// Where the next go begins, if there is more.
-    fn discard_some(&self, log: i64, after: i64, upto: i64) -> Option<i64> {
-        let find = "SELECT seq, mid FROM entry WHERE log = ?1 AND seq > ?2 AND seq <= ?3 \
+    /// What is left of it.
+    fn discard_some(&self, trash: Trash) -> Option<Trash> {
+        let Trash {
+            log, after, upto, ..
+        } = trash;
+        let find = "SELECT seq, mid, size FROM entry WHERE log = ?1 AND seq > ?2 AND seq <= ?3 \
                     ORDER BY seq LIMIT ?4";
         let params = (log, after, upto, BITE as i64);
-        let rows: Vec<(i64, i64)> = self.rows(find, params, |row| Ok((row.get(0)?, row.get(1)?)));
-        let (last, _) = *rows.last()?;
+        let rows: Vec<(i64, i64, i64)> = self.rows(find, params, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        });
+        let (last, ..) = *rows.last()?;
         self.run(
             "DELETE FROM entry WHERE log = ?1 AND seq > ?2 AND seq <= ?3",
             (log, after, last),
         );
-        let mids: Vec<i64> = rows.iter().map(|(_, mid)| *mid).collect();
+        let mids: Vec<i64> = rows.iter().map(|(_, mid, _)| *mid).collect();
         self.release_all(&mids);
-        (rows.len() == BITE && last < upto).then_some(last)
+        let freed = rows.iter().map(|(.., size)| uint(*size)).sum();
+        trash.kept.sub(freed);
+        let is_left = rows.len() == BITE && last < upto;
+        is_left.then_some(Trash {
+            after: last,
+            ..trash
+        })
     }
 
     /// Deletes some of what was left for later; whether there is more.
     pub(super) fn empty_trash(&self) -> bool {
-        let Some((log, after, upto)) = self.trash.borrow_mut().pop_front() else {
+        let Some(trash) = self.trash.borrow_mut().pop_front() else {
             return false;
         };
-        if let Some(after) = self.discard_some(log, after, upto) {
-            self.trash.borrow_mut().push_front((log, after, upto));
+        if let Some(left) = self.discard_some(trash) {
+            self.trash.borrow_mut().push_front(left);
         }
         self.has_trash()
+    }
+
+    /// Bytes of what is left to be deleted of logs that are gone, and counts there.
+    pub(super) fn trash_of(&self, kept: &Kept) -> u64 {
+        let sum = "SELECT coalesce(sum(size), 0) FROM entry WHERE log = ?1 AND seq > ?2 \
+                   AND seq <= ?3 AND log NOT IN (SELECT id FROM log)";
+        let trash = self.trash.borrow();
+        let trash = trash.iter().filter(|trash| trash.kept.is(kept));
+        let bytes = trash.filter_map(
+            |Trash {
+                 log, after, upto, ..
+             }| { self.row(sum, (log, after, upto), |row| row.get(0)) },
+        );
+        bytes.map(uint).sum()
     }
 
     /// Nothing is left to be deleted: everything is.

@@ -12,7 +12,7 @@ use rusqlite::Row;
 use crate::clock::Timestamp;
 use crate::model::Message;
 
-use super::super::state::{Entries, Held, Totals};
+use super::super::state::{Entries, Held, Kept, Totals};
 use super::super::types::Seq;
 use super::db::{Db, int, uint};
 use super::telling;
@@ -82,6 +82,7 @@ pub(super) fn expiry(expires: Option<Timestamp>) -> Option<i64> {
 #[derive(Debug)]
 pub(crate) struct EntryRows {
     db: Rc<Db>,
+    kept: Kept,
     log: i64,
     /// The latest expiry so far.
     pub(super) line_expires: Option<Timestamp>,
@@ -97,13 +98,14 @@ pub(crate) struct EntryRows {
 impl EntryRows {
     /// Those that are there already, behind `front` and up to `last`.
     pub(super) fn new(
-        db: Rc<Db>,
+        (db, kept): (Rc<Db>, Kept),
         log: u64,
         (front, last): (Seq, Seq),
         line_expires: Option<Timestamp>,
     ) -> Self {
         Self {
             db,
+            kept,
             log: int(log),
             line_expires,
             line_swept: front,
@@ -204,6 +206,7 @@ impl Entries for EntryRows {
         self.last = totals.seq;
         self.last_row = Some(totals);
         let stored = Stored::of(self.db.put_body(message), message);
+        self.kept.add(stored.size);
         self.db.run(
             "INSERT INTO entry VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             (
@@ -251,12 +254,12 @@ impl Entries for EntryRows {
     fn trim_front(&mut self, front: Seq, floor: Seq) {
         self.line_swept = self.line_swept.max(floor);
         self.delete_up_to(floor);
-        self.db.discard(self.log, front, floor);
+        self.db.discard(self.log, front, floor, &self.kept);
     }
 
     fn clear_between(&mut self, after: Seq, upto: Seq) {
         self.delete_up_to(upto);
-        self.db.discard(self.log, after, upto);
+        self.db.discard(self.log, after, upto, &self.kept);
     }
 
     fn take_expired(&mut self, now: Timestamp) -> Option<(Seq, Option<u64>)> {
@@ -272,12 +275,13 @@ impl Entries for EntryRows {
         };
         self.delete_up_to(seq);
         let take = "DELETE FROM entry WHERE log = ?1 AND seq = ?2 \
-                    RETURNING mid, is_guaranteed, guaranteed";
-        let (mid, is_guaranteed, number): (i64, bool, i64) =
+                    RETURNING mid, is_guaranteed, guaranteed, size";
+        let (mid, is_guaranteed, number, size): (i64, bool, i64, i64) =
             self.db.row(take, (self.log, int(seq)), |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })?;
         self.db.release(mid);
+        self.kept.sub(uint(size));
         Some((seq, is_guaranteed.then_some(uint(number))))
     }
 

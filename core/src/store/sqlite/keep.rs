@@ -9,7 +9,7 @@ use rusqlite::Row as SqlRow;
 use crate::clock::Timestamp;
 use crate::model::{Key, Message, MessageId, RealmId};
 
-use super::super::state::{Changes, Keep, Letter, Row, Touched};
+use super::super::state::{Changes, Keep, Kept, Letter, Row, Touched};
 use super::super::types::{DeadLetterId, Delayed, Exception, LogId, QueueId, QueueSpec, Seq};
 use super::codec;
 use super::db::{Db, int, uint};
@@ -104,12 +104,12 @@ impl Keep for Tables {
     type Documents = DocumentRows;
     const IS_WRITTEN: bool = true;
 
-    fn entries(&mut self, log: LogId, realm: u64, key: &Key) -> EntryRows {
+    fn entries(&mut self, log: LogId, realm: u64, key: &Key, kept: &Kept) -> EntryRows {
         self.db.run(
             "INSERT INTO log VALUES (?1, ?2, ?3, 0, 0, 0, 0, NULL)",
             (int(log.0), int(realm), key.encode()),
         );
-        EntryRows::new(Rc::clone(&self.db), log.0, (0, 0), None)
+        EntryRows::new((Rc::clone(&self.db), kept.clone()), log.0, (0, 0), None)
     }
 
     fn uids(&mut self, realm: u64, name: &RealmId) -> UidRows {
@@ -374,9 +374,16 @@ impl Keep for Tables {
         }
     }
 
-    fn log_gone(&mut self, log: LogId) {
+    fn weigh(&self, realm: u64, kept: &Kept) -> u64 {
+        let sum = "SELECT coalesce(sum(size), 0) FROM entry \
+                   WHERE log IN (SELECT id FROM log WHERE realm = ?1)";
+        let there = self.db.row(sum, [int(realm)], |row| row.get(0));
+        there.map_or(0, uint) + self.db.trash_of(kept)
+    }
+
+    fn log_gone(&mut self, log: LogId, kept: &Kept) {
         let id = int(log.0);
-        self.db.discard(id, 0, u64::MAX);
+        self.db.discard(id, 0, u64::MAX, kept);
         self.db.run("DELETE FROM run WHERE owner = ?1", [id]);
         self.db.run("DELETE FROM log WHERE id = ?1", [id]);
     }

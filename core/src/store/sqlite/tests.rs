@@ -1,5 +1,6 @@
 //! What only the inside shows: whether the rows fit together.
 
+use super::db::uint;
 use super::line::Nature;
 use super::*;
 
@@ -11,7 +12,12 @@ pub(crate) struct Inside {
     pub(crate) wakes: usize,
     /// Bodies whose references are not as many as the rows that refer to them.
     pub(crate) unfit: i64,
+    /// Bytes that realms count, and those of the rows that are there.
+    pub(crate) kept: (u64, u64),
 }
+
+const KEPT: &str = "SELECT coalesce(sum(size), 0) FROM
+    (SELECT size FROM entry UNION ALL SELECT size FROM exception)";
 
 const UNFIT: &str = "
     WITH used(mid) AS (
@@ -35,11 +41,17 @@ impl SqliteStore {
     /// A look inside.
     pub(crate) fn inspect(&self) -> Pending<Inside> {
         self.call(Nature::Read, |core| {
+            let names: Vec<RealmId> = core.state.realms.keys().cloned().collect();
+            names.iter().for_each(|name| core.state.weigh(name));
             let state = &core.state;
             Ok(Inside {
                 queued: state.realms.values().map(|realm| realm.queued).sum(),
                 logs: state.logs.len(),
                 wakes: state.wakes.len(),
+                kept: (
+                    state.realms.values().map(|realm| realm.kept.bytes()).sum(),
+                    core.db.row(KEPT, [], |row| row.get(0)).map_or(0, uint),
+                ),
                 unfit: core.db.row(UNFIT, [], |row| row.get(0)).unwrap_or(-1),
             })
         })

@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::Result;
 use crate::clock::Timestamp;
 use crate::model::{MessageId, RealmId};
-use crate::{Error, ErrorKind, Result};
 
-use super::super::types::{Append, Appended, Delayed, LogId, Overflow, Placed, QueueId, Seq};
+use super::super::types::{
+    Append, Appended, Delayed, Full, LogId, Overflow, Placed, QueueId, Quota, Seq,
+};
 use super::changes::Touched;
 use super::keep::{Entries, Keep};
 use super::log::{Class, Log};
@@ -20,6 +22,8 @@ struct Offer {
     wanted: u32,
     /// Of those, queues without room.
     full: u32,
+    /// Entries that queues dropped because they may have fewer than they had.
+    dropped: u64,
 }
 
 fn offer<E: Entries>(
@@ -29,7 +33,11 @@ fn offer<E: Entries>(
     overflow: Overflow,
     mut filled: impl FnMut(QueueId),
 ) -> Offer {
-    let mut offer = Offer { wanted: 0, full: 0 };
+    let mut offer = Offer {
+        wanted: 0,
+        full: 0,
+        dropped: 0,
+    };
     for class in [Class::Every, Class::Guaranteed] {
         if class == Class::Guaranteed && !guaranteed {
             break;
@@ -41,7 +49,7 @@ fn offer<E: Entries>(
         {
             match queues.get_mut(&id) {
                 Some(queue) => {
-                    queue.fill(log, overflow);
+                    offer.dropped += queue.fill(log, overflow);
                     filled(id);
                 }
                 None => {
@@ -137,14 +145,11 @@ impl<K: Keep> State<K> {
     }
 
     fn hold(&mut self, item: &Append, due: Timestamp) -> Result<()> {
-        let max = self.bounds.max_queued;
+        let max = self.bounds.quota(&item.realm).queue;
         let realm = self.realm_mut(&item.realm);
         let id = realm.id;
         if realm.delayed >= max {
-            return Err(Error::new(
-                ErrorKind::QueueFull,
-                "the realm holds as many delayed messages as it may (max_queued)",
-            ));
+            return Err(Full::Delayed.into());
         }
         realm.delayed += 1;
         let row = Delayed {
@@ -178,8 +183,14 @@ impl<K: Keep> State<K> {
 
     fn place(&mut self, item: &Append) -> Result<Vec<Placed>> {
         let overflow = self.bounds.overflow;
+        let quota = self.bounds.quota(&item.realm);
+        self.tell_bound(&item.realm, quota.queue);
+        if quota.bytes < Quota::ANY {
+            self.weigh(&item.realm);
+        }
         let mut placed = Vec::with_capacity(item.logs.len());
         let (mut grows, mut queued, mut refused) = (0u64, 0u64, 0u64);
+        let mut dropped = 0;
         for id in &item.logs {
             let Some(log) = self.logs.get_mut(id).filter(|log| log.realm == item.realm) else {
                 continue;
@@ -187,6 +198,7 @@ impl<K: Keep> State<K> {
             let (keep, guaranteed) = (&mut self.keep, item.message.guaranteed);
             let filled = |queue| keep.note_queue(queue);
             let mut offer = offer(log, &mut self.queues, guaranteed, overflow, filled);
+            dropped += offer.dropped;
             for queue in skipped(*id, &self.queues, item) {
                 offer.wanted -= 1;
                 offer.full -= u32::from(queue.shut.is_some());
@@ -208,23 +220,27 @@ impl<K: Keep> State<K> {
                 refused: refuses,
             });
         }
-        if placed.is_empty() {
-            return Ok(placed);
-        }
         let Some(realm) = self.realms.get_mut(&item.realm) else {
             return Ok(Vec::new());
         };
-        let max = self.bounds.queued_in(&item.realm);
-        let is_over = realm.queued.saturating_add(grows) > max;
-        if queued == 0 || is_over {
-            self.counters.refused += refused + if is_over { queued } else { 0 };
-            return Err(Error::new(
-                ErrorKind::QueueFull,
-                match is_over {
-                    true => "the realm has as many messages waiting as it may",
-                    false => "every queue that wants this message is full",
-                },
-            ));
+        realm.queued = realm.queued.saturating_sub(dropped);
+        self.counters.dropped_oldest += dropped;
+        if placed.is_empty() {
+            return Ok(placed);
+        }
+        let takers = placed.iter().filter(|placed| placed.queued > 0).count();
+        let bytes = item.message.size() as u64 * takers as u64;
+        let admitted = quota.admit(
+            realm.queued.saturating_add(grows),
+            realm.kept.bytes().saturating_add(bytes),
+        );
+        if let Err(full) = admitted {
+            self.counters.refused += refused + queued;
+            return Err(full.into());
+        }
+        if queued == 0 {
+            self.counters.refused += refused;
+            return Err(Full::Queues.into());
         }
         realm.queued += grows;
         self.counters.refused += refused;
@@ -240,6 +256,38 @@ impl<K: Keep> State<K> {
             self.skip(&skipped, placed.seq, &item.realm)?;
         }
         Ok(placed)
+    }
+
+    /// Has the queues of a realm go by another bound.
+    fn tell_bound(&mut self, name: &RealmId, max_queued: u64) {
+        let realm = self.realms.get_mut(name);
+        let Some(realm) = realm.filter(|realm| realm.max_queued != max_queued) else {
+            return;
+        };
+        realm.max_queued = max_queued;
+        for id in realm.logs.values() {
+            if let Some(log) = self.logs.get_mut(id) {
+                log.max_queued = max_queued;
+            }
+        }
+        let queues: Vec<QueueId> = realm.queues.values().copied().collect();
+        for id in queues {
+            // They stand anew after any change. One that has no log is none.
+            let _ = self.change_any(id, |_| ());
+        }
+    }
+
+    /// Finds out how many bytes are kept for a realm, if that is not known.
+    pub(crate) fn weigh(&mut self, name: &RealmId) {
+        let realm = self.realms.get_mut(name);
+        let Some(realm) = realm.filter(|realm| !realm.is_weighed) else {
+            return;
+        };
+        let queues = realm.queues.values().filter_map(|id| self.queues.get(id));
+        let exceptions: u64 = queues.map(|queue| queue.exception_bytes).sum();
+        let entries = self.keep.weigh(realm.id, &realm.kept);
+        realm.kept.set(exceptions + entries);
+        realm.is_weighed = true;
     }
 
     /// Settles a new entry for those that do not get it.

@@ -117,7 +117,8 @@ impl<K: Keep> State<K> {
             }
             None => {
                 let uids = self.keep.uids(id, &name);
-                let realm = Realm::new(id, uids, K::IS_WRITTEN);
+                let max = self.bounds.quota(&name).queue;
+                let realm = Realm::new(id, uids, max, K::IS_WRITTEN);
                 self.realms.insert(name, realm);
             }
         }
@@ -127,9 +128,7 @@ impl<K: Keep> State<K> {
         let id = LogId(told.log);
         if !self.logs.contains_key(&id) {
             let (name, _) = self.imported(told.realm)?;
-            let entries = self.keep.entries(id, told.realm, &told.key);
-            let log = Self::log_of(name, told.key.clone(), entries, Totals::default(), 0);
-            self.logs.insert(id, Box::new(log));
+            self.make_log(id, name, told.key.clone());
         }
         if let Some(log) = self.logs.get_mut(&id) {
             log.restore(told.head.into());
@@ -167,7 +166,9 @@ impl<K: Keep> State<K> {
             queue.sent = told.sent;
             queue.is_left = told.is_left;
             queue.exceptions = told.exceptions;
-            queue.exception_bytes = told.exception_bytes;
+            if let Some(log) = self.logs.get(&log_id) {
+                queue.weigh_exceptions(log, |_| told.exception_bytes);
+            }
             queue.joined = told.joined;
             (queue.owned, queue.owned_guaranteed) = (told.owned, told.owned_guaranteed);
             (queue.low, queue.gone) = (told.low, told.gone);
@@ -280,14 +281,18 @@ impl<K: Keep> State<K> {
                 }
             }
             Gone::Log { log } => {
-                if self.logs.remove(&LogId(log)).is_some() {
-                    self.keep.log_gone(LogId(log));
-                    self.keep.note_log(LogId(log));
+                let id = LogId(log);
+                if let Some(log) = self.logs.remove(&id) {
+                    self.keep.log_gone(id, &log.kept);
+                    self.keep.note_log(id);
                 }
             }
             Gone::Queue { queue } => {
                 let queue = QueueId(queue);
-                if self.queues.remove(&queue).is_some() {
+                if let Some(mut gone) = self.queues.remove(&queue) {
+                    if let Some(log) = self.logs.get(&gone.log) {
+                        gone.weigh_exceptions(log, |_| 0);
+                    }
                     self.keep.drop_exceptions(queue);
                     self.keep.queue_gone(queue);
                     self.keep.note_queue(queue);
@@ -351,7 +356,7 @@ impl<K: Keep> State<K> {
             log.queues += 1;
             queue.spot = None;
             queue.begin(log, self.bounds.overflow);
-            queue.end_change(log, &self.bounds);
+            queue.end_change(log, self.bounds.overflow);
             realm.queued += queue.depth(log);
             let name = (queue.log, queue.kind, Arc::clone(&queue.name));
             realm.queues.insert(name, *id);

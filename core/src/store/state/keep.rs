@@ -15,6 +15,7 @@ use super::super::types::{
 };
 use super::changes::{Changes, Touched};
 use super::log::Totals;
+use super::realm::Kept;
 
 /// A stored message, without its body where that is elsewhere. Each is one reference to it.
 pub(crate) trait Held: Clone + Debug {
@@ -30,7 +31,7 @@ pub(crate) trait Held: Clone + Debug {
     fn expiring(self, expires: Option<Timestamp>) -> Self;
 }
 
-/// The entries of one log.
+/// The entries of one log. They count the bytes of their messages in their realm's [`Kept`].
 pub(crate) trait Entries: Debug {
     /// How a message is held.
     type Held: Held;
@@ -124,7 +125,7 @@ pub(crate) trait Keep: Debug {
     const IS_WRITTEN: bool;
 
     /// Room for a new log's entries.
-    fn entries(&mut self, log: LogId, realm: u64, key: &Key) -> Self::Entries;
+    fn entries(&mut self, log: LogId, realm: u64, key: &Key, kept: &Kept) -> Self::Entries;
     /// Room for a new realm's ids.
     fn uids(&mut self, realm: u64, name: &RealmId) -> Self::Uids;
 
@@ -223,8 +224,12 @@ pub(crate) trait Keep: Debug {
     fn realm_gone(&mut self, realm: u64, name: &RealmId);
     /// A realm has another name.
     fn realm_renamed(&mut self, realm: u64, from: &RealmId, to: &RealmId);
+    /// Bytes of the entries of a realm that were there when the store opened.
+    fn weigh(&self, _realm: u64, _kept: &Kept) -> u64 {
+        0
+    }
     /// A log has ended: its entries go.
-    fn log_gone(&mut self, _log: LogId) {}
+    fn log_gone(&mut self, _log: LogId, _kept: &Kept) {}
     /// A queue is there.
     fn queue_made(&mut self, _queue: QueueId, _log: LogId, _spec: &QueueSpec) {}
     /// How a queue is to be has changed.

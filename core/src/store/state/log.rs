@@ -13,6 +13,7 @@ use crate::model::{Key, Message, RealmId};
 
 use super::super::types::{QueueId, Seq};
 use super::keep::Entries;
+use super::realm::Kept;
 use super::runs::Runs;
 use super::small_set::SmallSet;
 
@@ -88,6 +89,10 @@ pub(crate) struct Log<E> {
     pub(crate) key: Key,
     /// Queues and left-overs.
     pub(crate) queues: usize,
+    /// Unsettled entries that each may have, as its realm says.
+    pub(crate) max_queued: u64,
+    /// Where the bytes of messages count: its realm's.
+    pub(crate) kept: Kept,
     pub(crate) every: Readers,
     pub(crate) guaranteed: Readers,
     /// Last entries of the shut readers.
@@ -114,6 +119,8 @@ impl<E: Entries> Log<E> {
             realm,
             key,
             queues: 0,
+            max_queued: u64::MAX,
+            kept: Kept::default(),
             every: Readers::default(),
             guaranteed: Readers::default(),
             shut_ends: BTreeSet::new(),

@@ -35,6 +35,7 @@ pub(super) use keep::{Entries, Held, Keep, Letter, Row, Uids};
 pub(super) use log::Totals;
 pub(super) use marks::Marks;
 pub(super) use reading::{LOOKS, Room, waiting_entry};
+pub(super) use realm::Kept;
 pub(super) use runs::Runs;
 pub(super) use state::{Change, State, no_queue};
 #[cfg(feature = "sqlite")]

@@ -252,8 +252,19 @@ impl Queue {
         self.waiting(log) + self.exceptions
     }
 
+    /// Changes how many bytes its exceptions have.
+    pub(crate) fn weigh_exceptions<E: Entries>(
+        &mut self,
+        log: &Log<E>,
+        change: impl FnOnce(u64) -> u64,
+    ) {
+        log.kept.sub(self.exception_bytes);
+        self.exception_bytes = change(self.exception_bytes);
+        log.kept.add(self.exception_bytes);
+    }
+
     /// Unsettled entries in their turn.
-    fn waiting<E: Entries>(&self, log: &Log<E>) -> u64 {
+    pub(crate) fn waiting<E: Entries>(&self, log: &Log<E>) -> u64 {
         self.end(log) - self.low - self.done.len() - self.gone
     }
 

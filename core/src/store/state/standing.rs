@@ -1,7 +1,7 @@
 //! Opening, filling and leaving: how a queue comes to stand where it does among the readers of its
 //! log. Every change of a queue is between [`Queue::begin`] and [`Queue::end_change`].
 
-use super::super::types::{Bounds, Overflow, Seq};
+use super::super::types::{Overflow, Seq};
 use super::keep::Entries;
 use super::log::{Class, Log};
 use super::queue::{Queue, Shut};
@@ -39,7 +39,7 @@ impl Queue {
     }
 
     /// Ends a change: back into the log's sets.
-    pub(crate) fn end_change<E: Entries>(&mut self, log: &mut Log<E>, bounds: &Bounds) {
+    pub(crate) fn end_change<E: Entries>(&mut self, log: &mut Log<E>, overflow: Overflow) {
         self.compact(log);
         let low = self.in_class(self.low);
         if let Some(shut) = self.shut {
@@ -48,8 +48,8 @@ impl Queue {
         }
         let settled = self.low + self.done.len() + self.gone;
         // Who drops its oldest keeps the newest, even if exceptions alone fill it.
-        let least = u64::from(bounds.overflow == Overflow::DropOldest);
-        let free = bounds.max_queued.max(1).saturating_sub(self.exceptions);
+        let least = u64::from(overflow == Overflow::DropOldest);
+        let free = log.max_queued.max(1).saturating_sub(self.exceptions);
         let room = settled.saturating_add(free.max(least));
         let room = match self.class() {
             Class::Every => room,
@@ -60,9 +60,18 @@ impl Queue {
         self.enter(log, Spot::Open { low, room });
     }
 
-    /// The queue has no room for the next entry.
-    pub(crate) fn fill<E: Entries>(&mut self, log: &mut Log<E>, overflow: Overflow) {
+    /// The queue has no room for the next entry; how many it drops at once, having been made
+    /// smaller than what it has.
+    pub(crate) fn fill<E: Entries>(&mut self, log: &mut Log<E>, overflow: Overflow) -> u64 {
         self.leave_sets(log);
+        let over = match overflow {
+            Overflow::Reject => 0,
+            Overflow::DropOldest => self.waiting(log).saturating_sub(log.max_queued.max(1)),
+        };
+        if over > 0 {
+            self.drop_oldest(over, log);
+            self.compact(log);
+        }
         let number = self.end(log);
         let seq = log.head().seq;
         self.shut = Some(Shut { number, seq });
@@ -75,6 +84,7 @@ impl Queue {
             },
         };
         self.enter(log, spot);
+        over
     }
 
     /// Forgets the queue between [`begin`](Self::begin) and [`end_change`](Self::end_change).

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::model::RealmId;
+use crate::model::{Key, RealmId};
 use crate::{Error, ErrorKind, Result};
 
 use super::super::settings;
@@ -84,10 +84,12 @@ impl<K: Keep> State<K> {
     /// A realm, made if it is new.
     pub(crate) fn realm_mut(&mut self, name: &RealmId) -> &mut Realm<K::Uids> {
         let (keep, last_id) = (&mut self.keep, &mut self.last_id);
+        let bounds = &self.bounds;
         self.realms.entry(name.clone()).or_insert_with(|| {
             *last_id += 1;
             keep.note_realm(*last_id, name);
-            Realm::new(*last_id, keep.uids(*last_id, name), K::IS_WRITTEN)
+            let max = bounds.quota(name).queue;
+            Realm::new(*last_id, keep.uids(*last_id, name), max, K::IS_WRITTEN)
         })
     }
 
@@ -118,7 +120,7 @@ impl<K: Keep> State<K> {
             keep: &mut self.keep,
         });
         let after = queue.depth(log);
-        queue.end_change(log, &self.bounds);
+        queue.end_change(log, self.bounds.overflow);
         log.trim();
         self.keep.note_queue(id);
         self.keep.note_log(queue.log);
@@ -183,40 +185,47 @@ impl<K: Keep> State<K> {
     ) -> Result<QueueRecord> {
         let log_id = log.unwrap_or_else(|| LogId(self.new_id()));
         let id = QueueId(self.new_id());
-        let realm = self.realm_mut(&spec.realm);
-        let realm_id = realm.id;
         if log.is_none() {
-            realm.logs.insert(spec.key.clone(), log_id);
+            let (name, key) = (spec.realm.clone(), spec.key.clone());
+            self.make_log(log_id, name, key);
         }
+        let realm = self.realm_mut(&spec.realm);
         let name = (log_id, spec.kind, Arc::clone(&spec.name));
         realm.queues.insert(name, id);
-        if log.is_none() {
-            let entries = self.keep.entries(log_id, realm_id, &spec.key);
-            let (realm, key) = (spec.realm.clone(), spec.key.clone());
-            let log = Self::log_of(realm, key, entries, Totals::default(), 0);
-            self.logs.insert(log_id, Box::new(log));
-        }
         let log = self.logs.get_mut(&log_id).ok_or_else(no_queue)?;
         log.queues += 1;
         self.keep.queue_made(id, log_id, &spec);
         let mut queue = Box::new(Queue::new(id, log_id, spec, log.head(), K::IS_WRITTEN));
         queue.seen = now;
-        queue.end_change(log, &self.bounds);
+        queue.end_change(log, self.bounds.overflow);
         self.queues.insert(id, queue);
         self.keep.note_log(log_id);
         self.keep.note_queue(id);
         self.record(id)
     }
 
-    /// A log that notes its changes if this state is written.
+    /// Adds an empty log to a realm.
+    pub(crate) fn make_log(&mut self, id: LogId, name: RealmId, key: Key) {
+        self.realm_mut(&name);
+        if let Some(realm) = self.realms.get_mut(&name) {
+            realm.logs.insert(key.clone(), id);
+            let entries = self.keep.entries(id, realm.id, &key, &realm.kept);
+            let end = (Totals::default(), 0);
+            let log = Self::log_of((name, realm), key, entries, end);
+            self.logs.insert(id, Box::new(log));
+        }
+    }
+
+    /// A log of a realm, with its end and up to where it is let go; it notes its changes if this
+    /// state is written.
     pub(crate) fn log_of(
-        realm: RealmId,
-        key: crate::model::Key,
+        (name, realm): (RealmId, &Realm<K::Uids>),
+        key: Key,
         entries: K::Entries,
-        head: Totals,
-        front: Seq,
+        (head, front): (Totals, Seq),
     ) -> Log<K::Entries> {
-        let mut log = Log::new(realm, key, entries, head, front);
+        let mut log = Log::new(name, key, entries, head, front);
+        (log.max_queued, log.kept) = (realm.max_queued, realm.kept.clone());
         log.gone = Runs::new(K::IS_WRITTEN);
         log.gone_guaranteed = Runs::new(K::IS_WRITTEN);
         log
@@ -257,6 +266,7 @@ impl<K: Keep> State<K> {
         queue.begin(log, self.bounds.overflow);
         let depth = queue.depth(log);
         log.queues -= 1;
+        log.kept.sub(queue.exception_bytes);
         let is_last = log.queues == 0;
         if !is_last {
             log.trim();
@@ -283,10 +293,13 @@ impl<K: Keep> State<K> {
     }
 
     fn remove_log(&mut self, id: LogId) {
-        if let Some(wake) = self.logs.remove(&id).and_then(|log| log.wake) {
+        let Some(log) = self.logs.remove(&id) else {
+            return;
+        };
+        if let Some(wake) = log.wake {
             self.wakes.remove(&(wake, id));
         }
-        self.keep.log_gone(id);
+        self.keep.log_gone(id, &log.kept);
         self.keep.note(|| Touched::Log(id));
     }
 
@@ -375,6 +388,11 @@ impl<K: Keep> Change<'_, K> {
         }
     }
 
+    /// Changes how many bytes its exceptions have.
+    fn weigh(&mut self, change: impl FnOnce(u64) -> u64) {
+        self.queue.weigh_exceptions(self.log, change);
+    }
+
     /// Takes an exception away, with its reference to the message.
     pub(crate) fn take_exception(&mut self, seq: Seq) -> Option<Row<K::Held>> {
         if self.queue.exceptions == 0 {
@@ -384,7 +402,7 @@ impl<K: Keep> Change<'_, K> {
         let row = self.keep.take_exception(queue, seq)?;
         self.keep.note(|| Touched::Exception(queue, seq));
         self.queue.exceptions -= 1;
-        self.queue.exception_bytes = self.queue.exception_bytes.saturating_sub(row.held.size());
+        self.weigh(|bytes| bytes.saturating_sub(row.held.size()));
         Some(row)
     }
 
@@ -401,7 +419,7 @@ impl<K: Keep> Change<'_, K> {
     /// Takes all exceptions away for good; how many that were.
     pub(crate) fn end_exceptions(&mut self) -> u64 {
         let count = std::mem::take(&mut self.queue.exceptions);
-        self.queue.exception_bytes = 0;
+        self.weigh(|_| 0);
         if count > 0 {
             let queue = self.queue.id;
             self.keep.drop_exceptions(queue);
@@ -413,7 +431,7 @@ impl<K: Keep> Change<'_, K> {
     /// Adds an exception.
     pub(crate) fn except(&mut self, row: Row<K::Held>) {
         self.queue.exceptions += 1;
-        self.queue.exception_bytes += row.held.size();
+        self.weigh(|bytes| bytes + row.held.size());
         let (queue, seq) = (self.queue.id, row.state.seq);
         self.keep.insert_exception(queue, self.queue.log, row);
         self.keep.note(|| Touched::Exception(queue, seq));

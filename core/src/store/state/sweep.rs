@@ -163,7 +163,7 @@ impl<K: Keep> State<K> {
             .for_each(|(first, last)| log.gone_guaranteed.insert_run(first, last));
         for reader in readers {
             if let Some(queue) = self.queues.get_mut(reader) {
-                queue.end_change(log, &self.bounds);
+                queue.end_change(log, self.bounds.overflow);
                 self.keep.note_queue(*reader);
             }
         }

@@ -82,6 +82,8 @@ pub(crate) trait Subject {
 pub(crate) trait MemorySubject {
     fn queued(&self) -> u64;
     fn logs_and_wakes(&self) -> (usize, usize);
+    /// Bytes that realms count, and those of the messages that are there.
+    fn kept(&self) -> (u64, u64);
 }
 
 impl Subject for MemoryStore {
@@ -105,7 +107,14 @@ impl Subject for MemoryStore {
         assert_eq!(self.queued(), queued);
         let (logs, wakes) = self.logs_and_wakes();
         assert_eq!((logs == 0, wakes > 1), (is_empty, false));
+        check_kept(self.kept(), queued);
     }
+}
+
+/// What realms count is there, and nothing is when nothing waits.
+fn check_kept((counted, there): (u64, u64), queued: u64) {
+    assert_eq!(counted, there);
+    assert!(queued > 0 || there == 0, "{there} bytes for nobody");
 }
 
 proptest! {
@@ -172,6 +181,7 @@ mod sqlite {
             assert_eq!(found.queued, queued);
             assert_eq!((found.logs == 0, found.wakes > 1), (is_empty, false));
             assert_eq!(found.unfit, 0, "bodies and references fit together");
+            check_kept(found.kept, queued);
         }
     }
 

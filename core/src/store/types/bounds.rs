@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 
 use super::Overflow;
 use crate::model::RealmId;
+use crate::{Error, ErrorKind};
 
 /// What a store keeps at most (P16, P25); given at construction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Bounds {
     /// Unsettled entries of all queues of a realm in sum; a realm there refuses, whatever
     /// `overflow` says. None.
     pub max_queued_per_realm: Option<u64>,
-    /// What counts instead of `max_queued_per_realm` once it was set; nothing.
+    /// What counts instead of these two once it was set; nothing.
     pub realms: RealmBounds,
     /// What a full queue does. Refuse.
     pub overflow: Overflow,
@@ -37,10 +37,18 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Unsettled entries that all queues of a realm may have in sum; `u64::MAX`: any number.
-    pub fn queued_in(&self, realm: &RealmId) -> u64 {
-        let set = self.realms.queued_in(realm);
-        set.unwrap_or(self.max_queued_per_realm).unwrap_or(u64::MAX)
+    /// What may wait in a realm at this moment.
+    pub fn quota(&self, realm: &RealmId) -> Quota {
+        self.realms.quota(realm).unwrap_or_else(|| self.base())
+    }
+
+    /// What may wait in a realm of which nothing was set.
+    pub fn base(&self) -> Quota {
+        Quota {
+            queue: self.max_queued,
+            queued: self.max_queued_per_realm.unwrap_or(Quota::ANY),
+            bytes: Quota::ANY,
+        }
     }
 }
 
@@ -62,42 +70,85 @@ impl Default for Bounds {
     }
 }
 
-/// How many messages may wait in realms; clones share what is set, also while stores run.
-#[derive(Debug, Clone, Default)]
-pub struct RealmBounds(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    is_set: AtomicBool,
-    table: ArcSwap<Table>,
+/// What may wait in one realm; [`Quota::ANY`]: any number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Unsettled entries of one queue; delayed messages of the realm.
+    pub queue: u64,
+    /// Unsettled entries of all its queues in sum.
+    pub queued: u64,
+    /// Bytes of the messages that the store keeps for its queues; see
+    /// [`Store::append`](crate::store::Store::append).
+    pub bytes: u64,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
+impl Quota {
+    /// No bound.
+    pub const ANY: u64 = u64::MAX;
+
+    /// Whether so many entries and bytes may wait in the realm.
+    pub(in crate::store) fn admit(&self, queued: u64, bytes: u64) -> Result<(), Full> {
+        match (queued > self.queued, bytes > self.bytes) {
+            (true, _) => Err(Full::Realm),
+            (_, true) => Err(Full::Bytes),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The bound that a refused message met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Full {
+    Queues,
+    Realm,
+    Bytes,
+    Delayed,
+}
+
+impl From<Full> for Error {
+    fn from(full: Full) -> Self {
+        let why = match full {
+            Full::Queues => "every queue that wants this message is full (max_queued)",
+            Full::Realm => {
+                "the realm has as many messages waiting as it may (max_queued_per_realm)"
+            }
+            Full::Bytes => {
+                "the messages that wait in the realm would be larger than they may be in sum \
+                 (max_queued_bytes_per_realm)"
+            }
+            Full::Delayed => "the realm holds as many delayed messages as it may (max_queued)",
+        };
+        Self::new(ErrorKind::QueueFull, why)
+    }
+}
+
+/// What may wait in realms; clones share what is set, also while stores run.
+#[derive(Debug, Clone, Default)]
+pub struct RealmBounds(Arc<ArcSwapOption<Table>>);
+
+#[derive(Debug, PartialEq, Eq)]
 struct Table {
-    base: Option<u64>,
-    own: HashMap<RealmId, Option<u64>>,
+    base: Quota,
+    own: HashMap<RealmId, Quota>,
 }
 
 impl RealmBounds {
-    /// From now on a realm may hold what `own` says of it, else `base`; `None`: any number.
-    pub fn set(&self, base: Option<u64>, own: HashMap<RealmId, Option<u64>>) {
-        self.0.table.store(Arc::new(Table { base, own }));
-        self.0.is_set.store(true, Ordering::Release);
+    /// From now on what `own` says of a realm may wait in it, else `base`.
+    pub fn set(&self, base: Quota, own: HashMap<RealmId, Quota>) {
+        self.0.store(Some(Arc::new(Table { base, own })));
     }
 
     /// `None`: nothing was set.
-    fn queued_in(&self, realm: &RealmId) -> Option<Option<u64>> {
-        if !self.0.is_set.load(Ordering::Acquire) {
-            return None;
-        }
-        let table = self.0.table.load();
+    fn quota(&self, realm: &RealmId) -> Option<Quota> {
+        let table = self.0.load();
+        let table = table.as_ref()?;
         Some(table.own.get(realm).copied().unwrap_or(table.base))
     }
 }
 
 impl PartialEq for RealmBounds {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || *self.0.table.load() == *other.0.table.load()
+        Arc::ptr_eq(&self.0, &other.0) || *self.0.load() == *other.0.load()
     }
 }
 
@@ -115,16 +166,40 @@ mod tests {
         };
         let (one, other) = (RealmId::default(), RealmId::parse("acme").unwrap());
         let clone = bounds.clone();
-        assert_eq!(clone.queued_in(&one), 9);
-        bounds.realms.set(None, [(other.clone(), Some(2))].into());
-        assert_eq!(
-            (clone.queued_in(&one), clone.queued_in(&other)),
-            (u64::MAX, 2)
-        );
-        bounds.realms.set(Some(5), [(other.clone(), None)].into());
-        assert_eq!(
-            (clone.queued_in(&one), clone.queued_in(&other)),
-            (5, u64::MAX)
-        );
+        assert_eq!(clone.quota(&one), bounds.base());
+        let quota = |queue, queued, bytes| Quota {
+            queue,
+            queued,
+            bytes,
+        };
+        assert_eq!(clone.quota(&one), quota(1_000_000, 9, Quota::ANY));
+        let small = quota(1, 2, 3);
+        let large = quota(Quota::ANY, 5, Quota::ANY);
+        bounds.realms.set(large, [(other.clone(), small)].into());
+        assert_eq!((clone.quota(&one), clone.quota(&other)), (large, small));
+        bounds.realms.set(small, [(other.clone(), large)].into());
+        assert_eq!((clone.quota(&one), clone.quota(&other)), (small, large));
+    }
+
+    #[test]
+    fn a_refusal_says_which_bound_was_met() {
+        let quota = Quota {
+            queue: 1,
+            queued: 2,
+            bytes: 3,
+        };
+        assert_eq!(quota.admit(2, 3), Ok(()));
+        assert_eq!(quota.admit(3, 4), Err(Full::Realm));
+        assert_eq!(quota.admit(2, 4), Err(Full::Bytes));
+        for (full, name) in [
+            (Full::Queues, "(max_queued)"),
+            (Full::Realm, "(max_queued_per_realm)"),
+            (Full::Bytes, "(max_queued_bytes_per_realm)"),
+            (Full::Delayed, "(max_queued)"),
+        ] {
+            let error = Error::from(full);
+            assert_eq!(error.kind(), ErrorKind::QueueFull);
+            assert!(error.message().contains(name), "{error}");
+        }
     }
 }

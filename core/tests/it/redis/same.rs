@@ -10,7 +10,8 @@ use restante::clock::Timestamp;
 use restante::model::{Key, Message, MessageId, RealmId};
 use restante::store::{
     Append, Bounds, Burial, DeadLetterId, Entry, Exception, LogId, MemoryStore, Overflow,
-    PageLimit, QueueChange, QueueId, QueueKind, QueueSettings, QueueSpec, Seq, Settled, Store,
+    PageLimit, QueueChange, QueueId, QueueKind, QueueSettings, QueueSpec, Quota, Seq, Settled,
+    Store,
 };
 
 const QUEUES: usize = 4;
@@ -65,10 +66,26 @@ enum Op {
     Revive {
         nth: usize,
     },
+    Bound {
+        queue: u64,
+        queued: Option<u64>,
+        bytes: Option<u64>,
+    },
     Maintain,
     Wait {
         ms: u64,
     },
+}
+
+/// Other numbers and bytes that may wait.
+fn bound() -> impl Strategy<Value = Op> {
+    let queued = prop::option::weighted(0.2, 5..20u64);
+    let bytes = prop::option::weighted(0.7, 50..1000u64);
+    (1..9u64, queued, bytes).prop_map(|(queue, queued, bytes)| Op::Bound {
+        queue,
+        queued,
+        bytes,
+    })
 }
 
 /// Calls about logs of up to about `width` entries, appended up to `times` at once.
@@ -300,7 +317,7 @@ impl<S: Store> Side<S> {
                     }
                 }
             }
-            Op::Wait { .. } => Vec::new(),
+            Op::Bound { .. } | Op::Wait { .. } => Vec::new(),
         }
     }
 
@@ -350,6 +367,7 @@ fn bounds(max: u64, realm_max: Option<u64>, drops: bool) -> Bounds {
 
 /// Does all of this with both stores; what they answer must be the same.
 async fn compare(store: impl Store, bounds: Bounds, ops: &[Op]) {
+    let (realms, overflow) = (bounds.realms.clone(), bounds.overflow);
     let mut memory = Side::new(MemoryStore::new(bounds));
     let mut redis = Side::new(store);
     let mut now = Timestamp(1_000_000);
@@ -360,6 +378,21 @@ async fn compare(store: impl Store, bounds: Bounds, ops: &[Op]) {
     for (step, op) in first.iter().chain(ops).enumerate() {
         if let Op::Wait { ms } = op {
             now = now.plus(Duration::from_millis(*ms));
+        }
+        if let Op::Bound {
+            queue,
+            queued,
+            bytes,
+        } = op
+        {
+            // What a full queue drops is let go of at its next change, here and there another one.
+            let bytes = bytes.filter(|_| overflow == Overflow::Reject);
+            let quota = Quota {
+                queue: *queue,
+                queued: queued.unwrap_or(Quota::ANY),
+                bytes: bytes.unwrap_or(Quota::ANY),
+            };
+            realms.set(quota, [].into());
         }
         let id = step as u64 + 1;
         let expected = memory.apply(op, now, id).await;
@@ -384,7 +417,7 @@ proptest! {
         max in 1..9u64,
         realm_max in prop::option::weighted(0.2, 5..20u64),
         drops in any::<bool>(),
-        ops in prop::collection::vec(ops(60, 1), 1..120),
+        ops in prop::collection::vec(prop_oneof![20 => ops(60, 1), 1 => bound()], 1..120),
     ) {
         run(bounds(max, realm_max, drops), &ops);
     }

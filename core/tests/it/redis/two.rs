@@ -1,8 +1,10 @@
 //! Two brokers on one Redis: what is promised of one holds wherever a consumer is (P29).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use restante::limits::Cap;
 use restante::server::{Persistence, Server, ServerConfig, Storage};
 use restante::store::RedisOptions;
 use serde_json::{Value, json};
@@ -429,6 +431,40 @@ async fn a_queue_is_as_full_for_one_broker_as_for_the_other() {
             from.produce("e", json!(4), json!({})).await["error"],
             "queue_full"
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_realm_is_as_full_of_bytes_for_one_broker_as_for_the_other() {
+    let options = options(Duration::from_secs(15));
+    let bounded = |config: &mut ServerConfig| {
+        let limits = Arc::make_mut(&mut config.limits);
+        limits.base.max_queued_bytes_per_realm = Some(Cap::At(3_000.0));
+    };
+    let a = broker_with(&options, bounded).await;
+    let b = broker_with(&options, bounded).await;
+    let mut here = consumer(&a, "c").await;
+    here.subscribe(durable()).await;
+    here.leave().await;
+    let mut from = [producer(&a, "p").await, producer(&b, "q").await];
+    let large = || json!("x".repeat(1_000));
+    for from in &mut from {
+        let answer = from.produce("e", large(), json!({})).await;
+        assert_eq!(answer["queued"], 1, "{answer}");
+    }
+    for from in &mut from {
+        let answer = from.produce("e", large(), json!({})).await;
+        assert_eq!(answer["error"], "queue_full", "{answer}");
+    }
+    let mut there = consumer(&b, "c").await;
+    there.subscribe(durable()).await;
+    for _ in 0..2 {
+        let delivery = timeout(PATIENCE, there.delivery()).await.unwrap();
+        there.ack(&delivery).await;
+    }
+    for from in &mut from {
+        let answer = from.produce("e", large(), json!({})).await;
+        assert_eq!(answer["queued"], 1, "{answer}");
     }
 }
 

@@ -1,14 +1,15 @@
 -- Stores messages: what is known already, who takes it, who is left out, and holding what is not due.
 --
--- ARGV: max_queued, drops its oldest, realm's most, mark_idle, marks, dedupe_window, dedupe_max; then
--- per item its head (expiry or 0, produced, size, flags), logs, message, and what the flags say: who
--- is skipped, instance and number, uid, due time with owner, what it releases, and its id.
+-- ARGV: drops its oldest; how many may wait in a queue, how many and how many bytes in the realm;
+-- mark_idle, marks, dedupe_window, dedupe_max; then per item its head (expiry or 0, produced, size,
+-- flags), logs, message, and what the flags say: who is skipped, instance and number, uid, due time with
+-- owner, what it releases, and its id.
 -- Answer: appended, refused, dropped, duplicates; then per item a line.
 
-MAX, DROPS = tonumber(ARGV[4]), ARGV[5] == '1'
-local REALM_MAX = tonumber(ARGV[6])
-local IDLE, MARKS, SPAN, UIDS = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-local FIRST, HEAD = 11, '<I6I6I4I1'
+DROPS = ARGV[4] == '1'
+local MAX, REALM_MAX, REALM_BYTES = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local IDLE, MARKS, SPAN, UIDS = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local FIRST, HEAD = 12, '<I6I6I4I1'
 -- Refused by a full Redis before anything has changed.
 call('HSET', W, 'l', N - 1)
 local appended, refused, dropped, duplicates = 0, 0, 0, 0
@@ -27,9 +28,31 @@ local function flush(L)
   call('SETRANGE', P .. 'h:' .. name, (first - 1 - index * PIECE) * RECORD, table.concat(records))
 end
 
+-- Another number counts for its queues: each stands anew.
+local function resize(L)
+  flush(L)
+  L.mx, L.room, L.dirty = MAX, nil, true
+  for _, set in ipairs({ 'o', 'og', 'c', 'cg', 'k', 'kg' }) do
+    local ids = size(L, set) > 0 and call('ZRANGE', P .. set .. ':' .. L.id, 0, -1) or {}
+    for _, id in ipairs(ids) do
+      local Q = queue_of(id)
+      begin(L, Q)
+      end_change(L, Q, true)
+    end
+  end
+end
+
 local function fill(L, id)
   flush(L)
   local Q = queue_of(id)
+  -- It may have been made smaller than what it has.
+  local over = DROPS and waiting(L, Q) - MAX or 0
+  if over > 0 then
+    drop_oldest(L, Q, over)
+    dropped = dropped + over
+    local m = meta()
+    m.q = m.q - over
+  end
   Q.sh = { last_number(L, Q), L.h }
   stand(L, Q, places(L, Q))
   put_queue(Q)
@@ -68,6 +91,7 @@ local function push(L, item)
     call('ZADD', P .. 'hp:' .. L.id, L.g, pad(piece_of(seq)))
   end
   L.h, L.b = seq, L.b + item.size
+  weigh_log(L, item.size)
   if item.guaranteed then L.g, L.gb = L.g + 1, L.gb + item.size end
   if not L.pe then L.pe, L.ph, L.pf = {}, {}, seq end
   local messages, records = L.pe, L.ph
@@ -75,7 +99,7 @@ local function push(L, item)
   messages[#messages + 1] = item.message
   records[#records + 1] =
     struct.pack(FORM, item.expires, item.produced, L.g, L.b, L.gb, item.size, flags)
-  L.dirty, L.grew = true, true
+  L.grew = true
   appended = appended + 1
   if size(L, 'k') > 0 or size(L, 'kg') > 0 then
     flush(L)
@@ -122,10 +146,11 @@ local NOBODY = {}
 
 -- What the answer says and how many queues took it, or nothing and why not.
 local function place(item)
-  local offers, grows, queued, refusing = {}, 0, 0, 0
+  local offers, grows, queued, refusing, bytes = {}, 0, 0, 0, 0
   for _, id in ipairs(item.logs) do
     local L = log_of(id)
     if L then
+      if L.mx ~= MAX then resize(L) end
       local wanted, full = offer(L, item.guaranteed)
       local skipped = item.skip and skipped_of(L, item) or NOBODY
       for _, Q in ipairs(skipped) do
@@ -137,16 +162,17 @@ local function place(item)
         grows = grows + wanted - full
         queued = queued + wanted - refuses
         refusing = refusing + refuses
+        if wanted > refuses then bytes = bytes + item.size end
         offers[#offers + 1] = { L, wanted - refuses, refuses, skipped }
       end
     end
   end
   if #offers == 0 then return '', 0 end
   local m = meta()
-  local is_over = m.q + grows > REALM_MAX
+  local is_over = m.q + grows > REALM_MAX and 'realm' or m.b + bytes > REALM_BYTES and 'bytes'
   if queued == 0 or is_over then
     refused = refused + refusing + (is_over and queued or 0)
-    return nil, is_over and 'realm' or 'queues'
+    return nil, is_over or 'queues'
   end
   m.q = m.q + grows
   refused = refused + refusing

@@ -60,20 +60,28 @@ local function pad(n)
 end
 
 -- --- The realm ---
+-- q unsettled entries of all queues, b bytes that are kept for them, d how many are held, y places of
+-- those so far.
 
 local M
 
 local function meta()
   if not M then
-    M = get('m') or { q = 0, d = 0, y = 0 }
+    M = get('m') or { q = 0, b = 0, d = 0, y = 0 }
   end
   return M
 end
 
+local function weigh(bytes)
+  local m = meta()
+  m.b = max(m.b + bytes, 0)
+end
+
 -- --- Logs ---
--- k key, nq readers, h head, g guaranteed, b bytes, gb bytes of the guaranteed, f front, cl cleared,
--- ca cleared after, le latest expiry in line, ls line swept, fp first piece, gp first piece of the
--- gap, w wake, z sizes of its sets, f1 f2 full readers per class, sn so a sweep under way.
+-- k key, nq readers, h head, g guaranteed, b bytes, gb bytes of the guaranteed, hb bytes of the messages
+-- that are here, f front, cl cleared, ca cleared after, le latest expiry in line, ls line swept, fp first
+-- piece, gp first piece of the gap, w wake, z sizes of its sets, f1 f2 full readers per class, sn so a
+-- sweep under way, mx how many may wait in a queue as far as its queues were told, by appends.
 
 local logs = {}
 
@@ -188,6 +196,17 @@ local function seq_of_guaranteed(L, number)
     if g >= number then high = middle else low = middle + 1 end
   end
   return index * PIECE + low + 1
+end
+
+-- Messages come, or go.
+local function weigh_log(L, bytes)
+  L.hb, L.dirty = L.hb + bytes, true
+  weigh(bytes)
+end
+
+local function drop_entry(L, seq)
+  local _, _, _, _, _, bytes = record(L, seq)
+  if call('HDEL', P .. 'e:' .. L.id, num(seq)) == 1 then weigh_log(L, -bytes) end
 end
 
 -- --- Queues ---

@@ -1,19 +1,19 @@
 -- What happens in one queue: settling, excepting, burying, its low and its sent mark.
 --
--- ARGV: queue, max_queued, drops its oldest, most dead letters, now, what; then for `update`: the claim,
+-- ARGV: queue, drops its oldest, most dead letters, now, what; then for `update`: the claim,
 -- low and sent ('-': not given), numbers of except, clear, done, bury, and these: except 8 each, bury 5
 -- each. For `settle`, which nobody is refused: seqs. Left-overs are queues too here. Answer: `?` if there
 -- is no such queue, `F` if it is another's.
 
 make_room()
-MAX, DROPS = tonumber(ARGV[5]), ARGV[6] == '1'
-local LETTERS, NOW, WHAT = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+DROPS = ARGV[5] == '1'
+local LETTERS, NOW, WHAT = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
 local buried, letters_dropped = 0, 0
 
 local Q = queue_of(ARGV[4])
 local L = Q and log_of(Q.lg)
 if not L then return finish('?') end
-if WHAT == 'update' and is_fenced(Q, ARGV[10]) then return finish('F') end
+if WHAT == 'update' and is_fenced(Q, ARGV[9]) then return finish('F') end
 
 local function settle(seq)
   if take_exception(Q, seq) then return 'N' end
@@ -74,7 +74,7 @@ local answers = {}
 begin(L, Q)
 if WHAT == 'settle' then
   local now = {}
-  for at = 10, #ARGV do
+  for at = 9, #ARGV do
     local answer = settle(tonumber(ARGV[at]))
     answers[#answers + 1] = answer
     if answer == 'N' then now[#now + 1] = ARGV[at] end
@@ -82,17 +82,17 @@ if WHAT == 'settle' then
   -- Whoever has them in hand must not send them again.
   if #now > 0 then tell_others(Q, 's', table.concat(now, ' ')) end
 else
-  local low, sent = tonumber(ARGV[11]), tonumber(ARGV[12])
-  local at = 17
-  for _ = 1, tonumber(ARGV[13]) do
+  local low, sent = tonumber(ARGV[10]), tonumber(ARGV[11])
+  local at = 16
+  for _ = 1, tonumber(ARGV[12]) do
     except(at)
     at = at + 8
   end
-  for _ = 1, tonumber(ARGV[14]) + tonumber(ARGV[15]) do
+  for _ = 1, tonumber(ARGV[13]) + tonumber(ARGV[14]) do
     settle(tonumber(ARGV[at]))
     at = at + 1
   end
-  for _ = 1, tonumber(ARGV[16]) do
+  for _ = 1, tonumber(ARGV[15]) do
     bury(at)
     at = at + 5
   end

@@ -1,15 +1,15 @@
 -- Taking queues in hand, sharing them, and letting go.
 --
--- ARGV: what, max_queued, drops its oldest, now, queue, then its own. Answer: `?` if there is no such
+-- ARGV: what, drops its oldest, now, queue, then its own. Answer: `?` if there is no such
 -- queue, `F` if it is another's.
 
 make_room()
 local WHAT = ARGV[4]
-MAX, DROPS = tonumber(ARGV[5]), ARGV[6] == '1'
+DROPS = ARGV[5] == '1'
 local LOOKS = 16
 
 local function live()
-  local Q = queue_of(ARGV[8])
+  local Q = queue_of(ARGV[7])
   if Q and not Q.lf then return Q, log_of(Q.lg) end
 end
 
@@ -40,15 +40,15 @@ end
 local function claim()
   local Q, L = live()
   if not Q then return '?' end
-  local known, view = string.match(ARGV[10], '^(%d+)(%+?)$')
+  local known, view = string.match(ARGV[9], '^(%d+)(%+?)$')
   known = tonumber(known)
-  call('SET', P .. 'n:' .. SELF, '1', 'PX', ARGV[11])
+  call('SET', P .. 'n:' .. SELF, '1', 'PX', ARGV[10])
   begin(L, Q)
   local count = others(L, Q)
-  if ARGV[9] == 'come' then Q.tk = (Q.tk or 0) + 1 end
+  if ARGV[8] == 'come' then Q.tk = (Q.tk or 0) + 1 end
   if count > 0 and Q.kd ~= GROUP then
-    local insists = tonumber(ARGV[9]) == Q.tk
-    if ARGV[9] == 'come' then insists = not tell_others(Q, 'y', num(Q.tk)) end
+    local insists = tonumber(ARGV[8]) == Q.tk
+    if ARGV[8] == 'come' then insists = not tell_others(Q, 'y', num(Q.tk)) end
     if not insists then
       end_change(L, Q, true)
       return 'N 0 0 ' .. record_of(L, Q) .. ' ' .. tail(Q)[2] .. ' ' .. num(Q.tk or 0)
@@ -74,7 +74,7 @@ local function claim()
   end
   if is_kept and shared and view == '' then
     -- What was marked and has not been handed out is anybody's.
-    local taken = tonumber(ARGV[12])
+    local taken = tonumber(ARGV[11])
     put_runs(Q, SELF, { { 1, taken } })
     if taken < Q.sn then Q.un = { taken, Q.sn } end
     tell_others(Q, 'q')
@@ -87,10 +87,10 @@ end
 -- our claim, the last entry that was sent if we had it alone.
 local function release()
   local Q, L = live()
-  local epoch, view = string.match(ARGV[9], '^(%d+)(%+?)$')
+  local epoch, view = string.match(ARGV[8], '^(%d+)(%+?)$')
   if not Q or not Q.mb or Q.mb[SELF] ~= tonumber(epoch) then return '' end
   begin(L, Q)
-  local sent = tonumber(ARGV[10])
+  local sent = tonumber(ARGV[9])
   if not is_shared(Q, SELF) then
     Q.sn = min(Q.sn, sent)
   elseif view == '' and sent < Q.sn then
@@ -154,7 +154,7 @@ local function free_entries(L, Q, all, most, bytes)
       piece(L, piece_of(seq))
       local ex, _, _, _, _, size = record(L, seq)
       if not ex then return found, lost, true end
-      local is_expired = ex > 0 and ex <= tonumber(ARGV[7])
+      local is_expired = ex > 0 and ex <= tonumber(ARGV[6])
       local fits = #found == 0 or (#found < most and size <= bytes)
       if looks == 0 or (not is_expired and not fits) then return found, lost, false end
       looks = looks - 1
@@ -173,11 +173,11 @@ end
 local function take()
   local Q, L = live()
   if not Q then return '?' end
-  if is_fenced(Q, ARGV[9]) then return 'F' end
+  if is_fenced(Q, ARGV[8]) then return 'F' end
   begin(L, Q)
   local count = others(L, Q)
   local all, own = claimed(L, Q)
-  local found, lost, is_end = free_entries(L, Q, all, tonumber(ARGV[10]), tonumber(ARGV[11]))
+  local found, lost, is_end = free_entries(L, Q, all, tonumber(ARGV[9]), tonumber(ARGV[10]))
   -- The others get their part.
   local part = math.ceil(#found / (count + 1))
   local names, seqs = {}, {}

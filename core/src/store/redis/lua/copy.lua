@@ -1,10 +1,10 @@
 -- Copies: noting what changes while the realm is told, taking in another store's rows, dropping all.
 --
--- ARGV: what, max_queued, drops its oldest, then its own.
+-- ARGV: what, drops its oldest, then its own.
 
 local WHAT = ARGV[4]
-MAX, DROPS = tonumber(ARGV[5]), ARGV[6] == '1'
-local at = 7
+DROPS = ARGV[5] == '1'
+local at = 6
 if WHAT ~= 'take' then make_room() end
 
 local function following()
@@ -95,7 +95,7 @@ local function take_log()
   local L = log_of(id)
   if not L then
     L = {
-      id = id, k = key, nq = 0, cl = 0, ca = 0, ls = 0, fp = 0, gp = 0, z = {}, f1 = 0, f2 = 0,
+      id = id, k = key, nq = 0, hb = 0, cl = 0, ca = 0, ls = 0, fp = 0, gp = 0, z = {}, f1 = 0, f2 = 0,
     }
     logs[id] = L
     call('HSET', P .. 'lk', key, id)
@@ -117,7 +117,8 @@ local function take_entry()
   if not reach(L, seq, g - is_guaranteed, b - size, gb - size * is_guaranteed) then return end
   flags = line_up(L, seq, expires) + is_guaranteed * GUARANTEED
   L.pb[#L.pb + 1] = struct.pack(FORM, expires, produced, g, b, gb, size, flags)
-  L.pn, L.dirty = L.pn + 1, true
+  L.pn = L.pn + 1
+  weigh_log(L, size)
   call('HSET', P .. 'e:' .. L.id, num(seq), message)
 end
 
@@ -274,6 +275,7 @@ local function end_queue()
   call('HSET', P .. 'qn', Q.lg .. '|' .. Q.kd .. '|' .. Q.nm, Q.id)
   call('ZADD', P .. 'qs', Q.id, Q.id)
   L.nq, L.dirty = L.nq + 1, true
+  weigh(Q.xb)
   begin(L, Q)
   Q.before = 0
   end_change(L, Q, true)

@@ -1,12 +1,12 @@
 -- What time ends: entries, exceptions, dead letters, marks, left-overs. By index, in bites.
 --
--- ARGV: max_queued, drops its oldest, now, budget, dlq_ttl, mark_idle, marks, dedupe_window, dedupe_max.
+-- ARGV: drops its oldest, now, budget, dlq_ttl, mark_idle, marks, dedupe_window, dedupe_max.
 -- Answer: rows looked at, whether there is more, expired, dead letters ended, when to come again.
 
 make_room()
-MAX, DROPS = tonumber(ARGV[4]), ARGV[5] == '1'
-local NOW, BUDGET, LETTER_TTL = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local IDLE, MARKS, SPAN, UIDS = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
+DROPS = ARGV[4] == '1'
+local NOW, BUDGET, LETTER_TTL = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local IDLE, MARKS, SPAN, UIDS = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local READERS, RUNS = 500, 32
 local looked, expired, ended = 0, 0, 0
 
@@ -135,9 +135,7 @@ local function sweep_log(id)
       return
     end
     L.sn, L.so = nil, nil
-    local names = {}
-    for _, seq in ipairs(seqs) do names[#names + 1] = num(seq) end
-    if #names > 0 then call('HDEL', P .. 'e:' .. id, unpack(names)) end
+    for _, seq in ipairs(seqs) do drop_entry(L, seq) end
   end
   if #early > 0 then L.z.s = size(L, 's') - call('ZREM', P .. 's:' .. id, unpack(early)) end
   L.ls, L.dirty = line, true

@@ -1,11 +1,11 @@
 -- The life of queues: opening, attach times, forgetting, purging; and what is done to dead letters
 -- and delayed messages.
 --
--- ARGV: what, max_queued, drops its oldest, now, then its own.
+-- ARGV: what, drops its oldest, now, then its own.
 
 make_room()
-local WHAT, NOW = ARGV[4], tonumber(ARGV[7])
-MAX, DROPS = tonumber(ARGV[5]), ARGV[6] == '1'
+local WHAT, NOW = ARGV[4], tonumber(ARGV[6])
+DROPS = ARGV[5] == '1'
 -- Others know as exactly when a queue was last used.
 local STALE = 3600000
 
@@ -30,8 +30,8 @@ end
 
 -- key, kind, name, durable, owner, settings, id for a log, id for a queue.
 local function open()
-  local key, kind, name = ARGV[8], ARGV[9], ARGV[10]
-  local class, owner, settings = ARGV[11] == '1' and 1 or 2, ARGV[12], ARGV[13]
+  local key, kind, name = ARGV[7], ARGV[8], ARGV[9]
+  local class, owner, settings = ARGV[10] == '1' and 1 or 2, ARGV[11], ARGV[12]
   local log = call('HGET', P .. 'lk', key)
   local id = log and call('HGET', P .. 'qn', log .. '|' .. kind .. '|' .. name)
   if id then
@@ -54,15 +54,15 @@ local function open()
     return opened(L, Q, is_new)
   end
   if not log then
-    log = ARGV[14]
+    log = ARGV[13]
     call('HSET', P .. 'lk', key, log)
     logs[log] = {
-      id = log, k = key, nq = 0, h = 0, g = 0, b = 0, gb = 0, f = 0, cl = 0, ca = 0, ls = 0, fp = 0,
-      gp = 0, z = {}, f1 = 0, f2 = 0, dirty = true,
+      id = log, k = key, nq = 0, h = 0, g = 0, b = 0, gb = 0, hb = 0, f = 0, cl = 0, ca = 0, ls = 0,
+      fp = 0, gp = 0, z = {}, f1 = 0, f2 = 0, dirty = true,
     }
   end
   local L = log_of(log)
-  id = ARGV[15]
+  id = ARGV[14]
   L.nq = L.nq + 1
   local Q = {
     id = id, lg = log, kd = kind, nm = name, st = settings, ow = owner, se = NOW, sn = L.h, j = L.h,
@@ -75,7 +75,7 @@ local function open()
 end
 
 local function live()
-  local Q = queue_of(ARGV[8])
+  local Q = queue_of(ARGV[7])
   if Q and not Q.lf then return Q, log_of(Q.lg) end
 end
 
@@ -92,7 +92,7 @@ local function forget()
   local Q, L = live()
   if not Q then return '?' end
   begin(L, Q)
-  if others(L, Q) > 0 and (Q.kd == GROUP or ARGV[10] ~= '1') then
+  if others(L, Q) > 0 and (Q.kd == GROUP or ARGV[9] ~= '1') then
     -- Somebody still has it in hand.
     Q.se = max(Q.se, NOW)
     end_change(L, Q)
@@ -103,7 +103,7 @@ local function forget()
   local left = depth(L, Q)
   Q.sh, Q.lf = { last_number(L, Q), L.h }, true
   end_change(L, Q)
-  if ARGV[9] == '1' or left == 0 then remove_queue(L, Q) end
+  if ARGV[8] == '1' or left == 0 then remove_queue(L, Q) end
   return num(left)
 end
 
@@ -121,14 +121,14 @@ end
 
 -- letter's queue, its id.
 local function revive()
-  local packed = call('HGET', P .. 'g', ARGV[9])
+  local packed = call('HGET', P .. 'g', ARGV[8])
   if not packed then return '!' end
-  local Q = queue_of(ARGV[8])
+  local Q = queue_of(ARGV[7])
   if not Q then return '?' end
   local L = log_of(Q.lg)
-  local letter, message = take_letter(ARGV[9])
+  local letter, message = take_letter(ARGV[8])
   begin(L, Q)
-  local seq = tonumber(string.sub(ARGV[9], 18))
+  local seq = tonumber(string.sub(ARGV[8], 18))
   put_exception(Q, seq, {
     a = letter.a, f = 0, r = 0, d = NOW, fe = letter.fe, le = letter.le, s = false, ro = letter.ro,
     ex = letter.ex > 0 and NOW + letter.ex - letter.pr or 0, pr = letter.pr, sz = letter.sz,
@@ -139,7 +139,7 @@ local function revive()
 end
 
 local function discard()
-  return take_letter(ARGV[8]) and '' or '!'
+  return take_letter(ARGV[7]) and '' or '!'
 end
 
 local function purge_letters()
@@ -152,7 +152,7 @@ local function purge_letters()
 end
 
 local function drop_delayed()
-  for at = 8, #ARGV do drop_held(ARGV[at]) end
+  for at = 7, #ARGV do drop_held(ARGV[at]) end
   return num(meta().d)
 end
 

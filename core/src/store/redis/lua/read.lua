@@ -1,9 +1,9 @@
 -- Looking: pages, due exceptions, depth, a look, records, delayed messages, dead letters.
 --
--- ARGV: what, max_queued, drops its oldest, now, then its own. What it finds expired it settles.
+-- ARGV: what, drops its oldest, now, then its own. What it finds expired it settles.
 
-local WHAT, NOW = ARGV[4], tonumber(ARGV[7])
-MAX, DROPS = tonumber(ARGV[5]), ARGV[6] == '1'
+local WHAT, NOW = ARGV[4], tonumber(ARGV[6])
+DROPS = ARGV[5] == '1'
 local LOOKS = 16
 
 local is_changed = false
@@ -21,7 +21,7 @@ end
 
 -- A queue, or what is left of it.
 local function known()
-  local Q = queue_of(ARGV[8])
+  local Q = queue_of(ARGV[7])
   local L = Q and log_of(Q.lg)
   if not L then return nil end
   look(L, Q)
@@ -64,8 +64,8 @@ end
 local function page()
   local Q, L = live()
   if not Q then return '?' end
-  if is_fenced(Q, ARGV[12]) then return 'F' end
-  local after, most, bytes = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+  if is_fenced(Q, ARGV[11]) then return 'F' end
+  local after, most, bytes = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
   local looks = most * LOOKS
   local following, is_end = L.h, true
   local number, looked = upto(L, Q, after), after
@@ -107,7 +107,7 @@ local function fetch()
   local Q, L = live()
   if not Q then return '?' end
   local seqs = {}
-  for at = 9, #ARGV do seqs[#seqs + 1] = tonumber(ARGV[at]) end
+  for at = 8, #ARGV do seqs[#seqs + 1] = tonumber(ARGV[at]) end
   return { messages(L, seqs) }
 end
 
@@ -136,8 +136,8 @@ end
 local function due()
   local Q, L = live()
   if not Q then return '?' end
-  if is_fenced(Q, ARGV[11]) then return 'F' end
-  local most, bytes = tonumber(ARGV[9]), tonumber(ARGV[10])
+  if is_fenced(Q, ARGV[10]) then return 'F' end
+  local most, bytes = tonumber(ARGV[8]), tonumber(ARGV[9])
   local entries, lost, following = {}, {}, '-'
   local at = 0
   while following == '-' do
@@ -151,7 +151,7 @@ local function due()
       elseif time <= NOW and state.ex > 0 and state.ex <= NOW then
         lost[#lost + 1] = seq
       elseif time <= NOW and fits then
-        own_exception(Q, seq, state, ARGV[11])
+        own_exception(Q, seq, state, ARGV[10])
         add_exception(entries, Q, seq, state)
         bytes = bytes - state.sz
       else
@@ -170,8 +170,8 @@ end
 local function browse()
   local Q, L = known()
   if not Q then return '?' end
-  local claim = ARGV[12]
-  local after, most, bytes = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+  local claim = ARGV[11]
+  local after, most, bytes = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
   local entries = {}
   local number = upto(L, Q, after)
   local rows = call('ZRANGEBYSCORE', P .. 'xs:' .. Q.id, '(' .. num(after), '+inf', 'LIMIT', 0, most)
@@ -274,7 +274,7 @@ end
 
 -- after, at most. Answer: depths of a bite of the realm's queues, left-overs among them; the last one.
 local function depths()
-  local ids = call('ZRANGEBYSCORE', P .. 'qs', '(' .. ARGV[8], '+inf', 'LIMIT', 0, ARGV[9])
+  local ids = call('ZRANGEBYSCORE', P .. 'qs', '(' .. ARGV[7], '+inf', 'LIMIT', 0, ARGV[8])
   local found = {}
   for _, id in ipairs(ids) do
     local Q = queue_of(id)
@@ -291,7 +291,7 @@ end
 
 -- after, at most. Answer: records of a bite of the realm's queues, of left-overs the id; the last one.
 local function records()
-  local ids = call('ZRANGEBYSCORE', P .. 'qs', '(' .. ARGV[8], '+inf', 'LIMIT', 0, ARGV[9])
+  local ids = call('ZRANGEBYSCORE', P .. 'qs', '(' .. ARGV[7], '+inf', 'LIMIT', 0, ARGV[8])
   local found = {}
   for _, id in ipairs(ids) do
     local Q = queue_of(id)
@@ -318,7 +318,7 @@ end
 
 -- at most. Answer: when the first of the others is due, how many are held; due, owner, message each.
 local function delayed()
-  local most = tonumber(ARGV[8])
+  local most = tonumber(ARGV[7])
   local rows = call('ZRANGE', P .. 'y', 0, most, 'WITHSCORES')
   local found, following = {}, '-'
   for at = 1, #rows, 2 do
@@ -335,8 +335,8 @@ end
 
 -- after ('-': from the first), at most. Answer: fields, key, kind, name, reason, errors, message each.
 local function dead_letters()
-  local from = ARGV[8] == '-' and '-' or '(' .. ARGV[8]
-  local ids = call('ZRANGEBYLEX', P .. 'gi', from, '+', 'LIMIT', 0, ARGV[9])
+  local from = ARGV[7] == '-' and '-' or '(' .. ARGV[7]
+  local ids = call('ZRANGEBYLEX', P .. 'gi', from, '+', 'LIMIT', 0, ARGV[8])
   local found = {}
   for _, id in ipairs(ids) do
     local g = mu(call('HGET', P .. 'g', id))

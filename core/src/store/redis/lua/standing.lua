@@ -18,8 +18,8 @@ local function line_up(L, seq, expires)
   return STRAGGLER
 end
 
--- Set by the scripts that need them.
-local MAX, DROPS = 1, false
+-- Set by the scripts that need it.
+local DROPS = false
 
 local function places(L, Q)
   local s = tail(Q)
@@ -46,7 +46,7 @@ local function places(L, Q)
   else
     found['o' .. lows] = low
     -- Who drops its oldest keeps the newest, even if exceptions alone fill it.
-    local free = math.max(MAX - Q.xn, DROPS and 1 or 0)
+    local free = math.max((L.mx or 0) - Q.xn, DROPS and 1 or 0)
     found['r' .. g] = s[4] + Q.low + Q.dl + free - s[3]
   end
   return found, full
@@ -99,16 +99,28 @@ local function begin(L, Q)
 end
 
 local function let_go(L, from, upto_seq, budget)
+  local messages = P .. 'e:' .. L.id
   local last = min(upto_seq, from + budget)
   if from == L.f and upto_seq == L.h and upto_seq - from > 100 then
-    call('UNLINK', P .. 'e:' .. L.id, P .. 's:' .. L.id)
+    call('UNLINK', messages, P .. 's:' .. L.id)
     L.z.s = 0
+    weigh_log(L, -L.hb)
     return L.h
+  end
+  -- Where none is gone yet the totals tell what they weigh.
+  local is_whole = last - from > 1 and call('HLEN', messages) == L.h - L.f
+  if is_whole then
+    local _, _, _, first, _, bytes = record(L, from + 1)
+    local _, _, _, total = record(L, last)
+    weigh_log(L, first - bytes - total)
   end
   for first = from + 1, last, 500 do
     local seqs = {}
-    for seq = first, min(first + 499, last) do seqs[#seqs + 1] = num(seq) end
-    call('HDEL', P .. 'e:' .. L.id, unpack(seqs))
+    for seq = first, min(first + 499, last) do
+      seqs[#seqs + 1] = num(seq)
+      if not is_whole then drop_entry(L, seq) end
+    end
+    if is_whole then call('HDEL', messages, unpack(seqs)) end
     if size(L, 's') > 0 then
       L.z.s = L.z.s - call('ZREM', P .. 's:' .. L.id, unpack(seqs))
     end
@@ -193,6 +205,7 @@ local function take_exception(Q, seq)
   if state.ex > 0 then call('ZREM', P .. 'xe', Q.id .. ':' .. name) end
   note('x:' .. Q.id .. ':' .. name)
   Q.xn, Q.xb = Q.xn - 1, Q.xb - state.sz
+  weigh(-state.sz)
   return state, message
 end
 
@@ -206,11 +219,13 @@ local function put_exception(Q, seq, state, message)
   if state.ex > 0 then call('ZADD', P .. 'xe', state.ex, Q.id .. ':' .. name) end
   note('x:' .. Q.id .. ':' .. name)
   Q.xn, Q.xb = Q.xn + 1, Q.xb + state.sz
+  weigh(state.sz)
 end
 
 local function drop_exceptions(Q)
   if Q.xn > 0 then note('X:' .. Q.id) end
   call('UNLINK', P .. 'x:' .. Q.id, P .. 'xm:' .. Q.id, P .. 'xs:' .. Q.id, P .. 'xd:' .. Q.id)
+  weigh(-Q.xb)
   Q.xn, Q.xb = 0, 0
 end
 
@@ -245,6 +260,7 @@ end
 local function remove_log(L)
   local id = L.id
   wake(L, nil)
+  weigh(-L.hb)
   for _, set in ipairs({ 'e', 's', 'hp', 'o', 'og', 'r', 'rg', 'c', 'cg', 'ce', 'k', 'kg', 'l' }) do
     call('UNLINK', P .. set .. ':' .. id)
   end

@@ -272,6 +272,7 @@ async fn a_large_backlog_that_is_purged_goes_bit_by_bit() {
     assert_eq!(store.purge_queue(queue.queue).await.unwrap(), 5000);
     assert_eq!(store.depth(queue.queue).await.unwrap().count, 0);
     while store.maintain(10_000, at(1)).await.unwrap().more {}
+    assert_eq!(store.inspect().await.unwrap().kept, (0, 0));
     store.close().await.unwrap();
     let file = Connection::open(house.path()).unwrap();
     let left = "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM body)";

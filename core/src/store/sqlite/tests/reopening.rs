@@ -1,7 +1,7 @@
 //! What is there after the store was closed and opened again: everything.
 
 use super::*;
-use crate::store::{Burial, Exception, QueueChange};
+use crate::store::{Burial, Exception, QueueChange, Quota};
 
 fn exception(seq: Seq, due: Timestamp) -> Exception {
     Exception {
@@ -120,6 +120,42 @@ async fn what_expired_while_it_was_closed_is_counted_once_and_gives_its_room_bac
 }
 
 #[tokio::test]
+async fn a_realm_is_as_full_of_bytes_after_a_restart_and_settling_makes_room() {
+    let house = House::new();
+    let quota = Quota {
+        queue: Quota::ANY,
+        queued: Quota::ANY,
+        bytes: 4 * 102,
+    };
+    house.bounds.realms.set(quota, [].into());
+    let store = house.open().await;
+    let queue = store.filled("a", 4, 100).await;
+    let change = |low, seq: Seq| QueueChange {
+        low: Some(low),
+        except: vec![exception(seq, at(60))],
+        ..QueueChange::default()
+    };
+    store
+        .update(queue.queue, change(2, 1), START)
+        .await
+        .unwrap();
+    // Two in their turn, an exception, and room for one.
+    store.close().await.unwrap();
+    let store = house.open().await;
+    store.put(queue.log, 5, 100).await.unwrap();
+    let full = store.put(queue.log, 6, 100).await.unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::QueueFull);
+    store.settle(queue.queue, vec![1, 3, 4, 5]).await.unwrap();
+    store.close().await.unwrap();
+    let store = house.open().await;
+    assert_eq!(store.inspect().await.unwrap().kept, (0, 0));
+    for id in 7..=10 {
+        store.put(queue.log, id, 100).await.unwrap();
+    }
+    assert!(store.put(queue.log, 11, 100).await.is_err());
+}
+
+#[tokio::test]
 async fn the_log_of_the_database_is_empty_when_idle_and_after_a_close() {
     let house = House::new();
     let store = house.open().await;
@@ -200,6 +236,7 @@ async fn where_a_log_ends_is_known_after_a_kill_whatever_was_written_of_it() {
         let next = left.put(queue.log, 99, 7).await.unwrap().placed[0].seq;
         let found = left.inspect().await.unwrap();
         assert_eq!((found.queued, found.unfit), (depth.count + 1, 0));
+        assert_eq!(found.kept.0, found.kept.1);
         next
     };
     assert_eq!(reopened(&store).await, 5, "nothing but pushes");

@@ -14,8 +14,8 @@ use crate::model::{Message, MessageId};
 
 use super::super::super::ExportCursor;
 use super::super::super::types::{
-    Append, Bounds, Burial, DeadLetterId, LogId, Overflow, PageLimit, QueueChange, QueueId, Seq,
-    Settled, StoreCounters,
+    Append, Bounds, Burial, DeadLetterId, LogId, Overflow, PageLimit, QueueChange, QueueId, Quota,
+    Seq, Settled, StoreCounters,
 };
 use super::naive::{Item, Model, ModelQueue};
 use super::ops::{Op, ops};
@@ -92,6 +92,14 @@ impl<S: Subject> Pair<S> {
             Op::Page { queue } => self.page(queue),
             Op::Due { queue } => self.due(queue),
             Op::Purge { queue } => self.purge(queue),
+            Op::Bound { queue, queued } => {
+                let quota = Quota {
+                    queue,
+                    queued: queued.unwrap_or(Quota::ANY),
+                    bytes: Quota::ANY,
+                };
+                self.model.bounds.realms.set(quota, [].into());
+            }
             Op::Maintain => {
                 self.model.maintain(self.now);
                 while now(self.subject.store().maintain(3, self.now))

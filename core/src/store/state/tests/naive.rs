@@ -9,6 +9,7 @@ use crate::model::Message;
 use super::super::super::types::{
     Bounds, DeadLetterId, LogId, Overflow, QueueId, Seq, StoreCounters,
 };
+use super::realm;
 
 #[derive(Debug, Clone)]
 pub(super) struct Item {
@@ -25,6 +26,21 @@ pub(super) struct ModelQueue {
 }
 
 impl ModelQueue {
+    fn wants(&self, message: &Message) -> bool {
+        !self.is_left && (self.durable || message.guaranteed)
+    }
+
+    /// Drops its oldest in their turn until it has so many of them; how many it dropped.
+    fn drop_down_to(&mut self, most: u64) -> u64 {
+        let waiting = self.items.iter().filter(|(_, item)| item.due.is_none());
+        let waiting: Vec<Seq> = waiting.map(|(seq, _)| *seq).collect();
+        let over = (waiting.len() as u64).saturating_sub(most);
+        for seq in waiting.iter().take(over as usize) {
+            self.items.remove(seq);
+        }
+        over
+    }
+
     pub(super) fn drop_expired(&mut self, now: Timestamp, matches: impl Fn(&Item) -> bool) -> u64 {
         let before = self.items.len();
         self.items
@@ -58,18 +74,21 @@ impl Model {
 
     /// How many take the message; `None` if it is refused.
     pub(super) fn append(&mut self, message: &Arc<Message>, skip: Option<QueueId>) -> Option<u32> {
+        let quota = self.bounds.quota(&realm());
+        let max = quota.queue;
+        let is_dropping = self.bounds.overflow == Overflow::DropOldest;
+        for queue in self.queues.values_mut() {
+            if is_dropping && queue.wants(message) {
+                self.counters.dropped_oldest += queue.drop_down_to(max);
+            }
+        }
         let sum = self.sum();
-        let max = self.bounds.max_queued;
         let takers = self.queues.values_mut();
-        let takers = takers.filter(|q| !q.is_left && (q.durable || message.guaranteed));
+        let takers = takers.filter(|q| q.wants(message));
         let takers = takers.filter(|q| Some(q.id) != skip);
         let (full, free): (Vec<_>, Vec<_>) = takers.partition(|q| q.items.len() as u64 >= max);
-        let is_over = self
-            .bounds
-            .max_queued_per_realm
-            .is_some_and(|max| sum + free.len() as u64 > max);
+        let is_over = sum + free.len() as u64 > quota.queued;
         let (counts_full, mut taking) = (full.len(), free);
-        let is_dropping = self.bounds.overflow == Overflow::DropOldest;
         if is_dropping {
             taking.extend(full);
         }

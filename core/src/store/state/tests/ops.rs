@@ -54,6 +54,11 @@ pub(super) enum Op {
     Purge {
         queue: usize,
     },
+    /// Other numbers may wait from now on.
+    Bound {
+        queue: u64,
+        queued: Option<u64>,
+    },
     Maintain,
     /// Closes the store and opens it again, where it keeps anything.
     Reopen,
@@ -85,6 +90,9 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
         1 => queue.clone().prop_map(|queue| Op::Page { queue }),
         1 => queue.clone().prop_map(|queue| Op::Due { queue }),
         1 => queue.prop_map(|queue| Op::Purge { queue }),
+        1 => (1..9u64, prop::option::weighted(0.2, 5..20u64)).prop_map(
+            |(queue, queued)| Op::Bound { queue, queued }
+        ),
         1 => Just(Op::Maintain),
         1 => Just(Op::Reopen),
         1 => Just(Op::Fail),

@@ -375,7 +375,8 @@ export interface FactoryOptions {
   /** Short for `auth: {token}`. */
   token?: string;
   logger?: Logger;
-  /** Milliseconds that the first connection may take. Default: for ever. */
+  /** Milliseconds that the first connection may take. Default: for ever; after three failed tries `'error'`,
+   *  `onError` or the logger is told why, once. */
   connect_timeout?: number;
   connectTimeout?: number;
   offline?: 'queue' | 'reject' | OfflineOptions;
@@ -459,7 +460,7 @@ declare class Socket extends EventEmitter {
   autoreconnect: boolean;
   onDisconnectListener: ((reason: string) => void) | null;
   readonly socket: RawSocket;
-  /** Told every ERROR of the server if nobody listens to `'error'`. Default: logs. */
+  /** Told every ERROR of the server, and once why there is no connection, if nobody listens to `'error'`. Default: logs. */
   onError: (message: any) => void;
 
   /** Connects. `callback` is called now and after each reconnect; the promise is for the first. */

@@ -101,7 +101,8 @@ pub enum ClientEvent<'a> {
     /// Less than the low-water mark waits again.
     Drain,
     /// It stays down, and why: `duplicate_consumer`, `anonymous_refused`, `unauthenticated`,
-    /// `bad_name`, `rate_limited`, `timeout`, `unsupported`, `config`. Only [`ClientEvent::Closed`] follows.
+    /// `bad_name`, `rate_limited`, `timeout`, `unsupported`, `config`. Only
+    /// [`ClientEvent::Closed`] follows.
     Down {
         /// Why.
         error: &'a Error,

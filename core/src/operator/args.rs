@@ -173,13 +173,13 @@ pub(super) enum Tokens {
 #[derive(Debug, Args)]
 pub(super) struct Of {
     /// Whether a credential is needed.
-    #[arg(long, value_name = "yes|no", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(super) required: Option<bool>,
     /// Whether producers must be accepted, listed as require_acceptance.
-    #[arg(long, value_name = "yes|no", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(super) acceptance: Option<bool>,
     /// Whether clients may go without a name, listed as allow_anonymous.
-    #[arg(long, value_name = "yes|no", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(super) anonymous: Option<bool>,
     /// Encrypted bodies, listed as e2ee.
     #[arg(long, value_name = "off|opportunistic|required")]
@@ -188,7 +188,7 @@ pub(super) struct Of {
     #[arg(long, value_name = "SOURCE")]
     pub(super) key: Option<String>,
     /// Whether that key must be shown.
-    #[arg(long, value_name = "yes|no", requires = "key", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, requires = "key", value_parser = BoolishValueParser::new())]
     pub(super) require_key: Option<bool>,
     /// The key that signs what concerns the realm.
     #[arg(long, value_name = "SOURCE")]

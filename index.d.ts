@@ -68,6 +68,8 @@ export class RestanteError extends Error {
   readonly retry_after?: number;
   /** What somebody else's code said, such as a store of your own: an error with its message. */
   readonly cause?: unknown;
+  /** The broker's whole answer, where it said no to a call of `Authorization`. */
+  readonly response?: Refusal['response'];
 }
 
 /** Something with `log`, and perhaps the other levels; `console` is one. */
@@ -330,12 +332,18 @@ export interface ConsumerOptions {
 }
 
 export interface AuthOptions {
-  token?: string;
-  realm?: string;
-  role?: string;
-  key?: string;
+  token?: string | undefined;
+  realm?: string | undefined;
+  role?: Role | undefined;
+  key?: string | undefined;
   /** Milliseconds. Default 5000. */
-  timeout?: number;
+  timeout?: number | undefined;
+}
+
+/** Who a session is. */
+export interface AuthInfo {
+  realm: string;
+  role: Role;
 }
 
 /** Of the options of socket.io-client, those that mean something here; times in milliseconds. */
@@ -362,28 +370,29 @@ export interface OfflineOptions {
 
 export interface FactoryOptions {
   /** Default: `RESTANTE_HOST`, `TYO_MQ_HOST`, `'localhost'`. */
-  host?: string;
+  host?: string | undefined;
   /** Default: `RESTANTE_PORT`, `TYO_MQ_PORT`, 17352. */
-  port?: number | string;
+  port?: number | string | undefined;
   /** `'http'` (default) or `'ws'`; `'https'` or `'wss'` for TLS. */
-  protocol?: string;
+  protocol?: string | undefined;
   /** Whose signature the server's certificate must have under TLS: PEM, or the path of a file of it.
    *  Default: the authorities of the web. */
-  ca?: string | Buffer;
-  args?: SocketArgs;
-  auth?: AuthOptions | null;
+  ca?: string | Buffer | undefined;
+  args?: SocketArgs | undefined;
+  auth?: AuthOptions | null | undefined;
   /** Short for `auth: {token}`. */
-  token?: string;
-  logger?: Logger;
-  /** Milliseconds that the first connection may take. Default: for ever. */
-  connect_timeout?: number;
-  connectTimeout?: number;
-  offline?: 'queue' | 'reject' | OfflineOptions;
+  token?: string | undefined;
+  logger?: Logger | undefined;
+  /** Milliseconds that the first connection may take. Default: for ever; after three failed tries `'error'`,
+   *  `onError` or the logger is told why, once. */
+  connect_timeout?: number | undefined;
+  connectTimeout?: number | undefined;
+  offline?: 'queue' | 'reject' | OfflineOptions | undefined;
   /** Pauses between tries. Default 100 ms, doubled up to 10 s. */
-  reconnect?: { min?: Duration; max?: Duration };
+  reconnect?: { min?: Duration; max?: Duration } | undefined;
   /** Largest message in bytes. Default 50 MiB. */
-  max_message_bytes?: number;
-  maxMessageBytes?: number;
+  max_message_bytes?: number | undefined;
+  maxMessageBytes?: number | undefined;
 }
 
 export interface CloseOptions {
@@ -446,8 +455,8 @@ declare class Socket extends EventEmitter {
   alias: string | null;
   logger: Logger;
   auth: AuthOptions | null;
-  /** What the login answered. */
-  authInfo: unknown;
+  /** What the login answered; null: there was none. */
+  authInfo: AuthInfo | null;
   host: string | null;
   port: number | string | null;
   protocol: string | null;
@@ -459,13 +468,13 @@ declare class Socket extends EventEmitter {
   autoreconnect: boolean;
   onDisconnectListener: ((reason: string) => void) | null;
   readonly socket: RawSocket;
-  /** Told every ERROR of the server if nobody listens to `'error'`. Default: logs. */
+  /** Told every ERROR of the server, and once why there is no connection, if nobody listens to `'error'`. Default: logs. */
   onError: (message: any) => void;
 
   /** Connects. `callback` is called now and after each reconnect; the promise is for the first. */
   connect(callback?: (() => void) | null, port?: number | string | null, host?: string | null, protocol?: string | null, args?: SocketArgs | null): Promise<void>;
   connectWith(callback: (() => void) | null | undefined, url?: string, args?: SocketArgs): Promise<void>;
-  authenticate(callback: (error: Error | null, info?: unknown) => void): void;
+  authenticate(callback: (error: Error | null, info?: AuthInfo | null) => void): void;
   authenticate(): Promise<void>;
   on<Name extends keyof SocketEvents>(event: Name, listener: (...args: SocketEvents[Name]) => void): this;
   on(event: string | symbol, listener: (...args: any[]) => void): this;
@@ -978,8 +987,13 @@ export interface DeadLetter {
 /** What a session may be, and a token may be good for. */
 export type Role = 'producer' | 'consumer' | 'both' | 'manager' | 'admin';
 
-/** A client's token, as the settings have it. */
-export interface TokenSettings {
+/** A name as JavaScript spells it. */
+type Camel<Name> = Name extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<Camel<Tail>>}` : Name;
+
+/** Each member as the settings file spells it, and as JavaScript does. */
+type Spelled<Members> = Members & { [Name in keyof Members as Camel<Name>]?: Members[Name] };
+
+interface TokenMembers {
   token?: string;
   /** In its place: the SHA-256 of it, 64 hex digits. */
   token_hash?: string;
@@ -994,8 +1008,10 @@ export interface TokenSettings {
   allow?: { produce?: string[]; consume?: string[] };
   /** Patterns of the names that may be used. */
   names?: string[];
-  [other: string]: unknown;
 }
+
+/** A client's token, as the settings have it. */
+export interface TokenSettings extends Spelled<TokenMembers> {}
 
 /** What holds in a realm. */
 export interface RealmRules {
@@ -1015,31 +1031,63 @@ export interface RealmRules {
   e2ee?: E2eePolicy;
 }
 
-export interface RealmSettings extends RealmRules, RealmLifetime {
+interface RealmMembers extends RealmRules, RealmLifetime {
+  /** The same as `key`. */
+  preshared_key?: string;
+  /** The same as `ephemeral`. */
+  temporary?: boolean;
+  disposable?: boolean;
+  /** Milliseconds since 1970. */
+  expires_at?: number;
+  /** Who is asked about its tokens. */
   auth_url?: string;
   auth_secret?: string;
-  [other: string]: unknown;
 }
 
-/** Who may do what: docs/realms-and-auth.md has the whole of it. */
-export interface AuthSettings {
+/** A realm, as the settings have it. */
+export interface RealmSettings extends Spelled<RealmMembers> {}
+
+interface AuthMembers {
   /** Default false: everybody is in the realm `default` and may do everything. */
   enabled?: boolean;
   tokens?: TokenSettings[];
   realms?: Record<string, RealmSettings>;
+  /** Signs JWTs of any realm. */
   jwt_secret?: string;
+  /** The longest a JWT may still live; then each must have an `exp`. */
+  jwt_max_ttl?: Duration;
+  /** Whether a JWT or a validator may let somebody into realm `*` as `admin`. Default false. */
+  allow_superadmin_jwt?: boolean;
+  /** Whether commands that carry secrets may come in clear over a network. Default false. */
+  allow_insecure_management?: boolean;
+  /** Whether sessions end with their credential. Default true. */
+  enforce_expiry?: boolean;
+  /** Milliseconds that a session may be connected without being let in. Default 10,000. */
+  timeout?: number;
+  /** Where the administrator's secret is read, and written if one is made. Default `'.env'`. */
+  env_file?: string;
+  /** The variable that holds it. Default `'RESTANTE_ADMIN_TOKEN'`. */
+  admin_token_env?: string;
+  /** Whether one is made if there is none. Default true. */
+  auto_admin_token?: boolean;
+  /** Kept; nothing asks for them yet. */
+  monitor_tokens?: string[];
+  /** Who is asked about tokens. */
   auth_url?: string;
   auth_secret?: string;
-  external_validators?: { realm_prefix: string; auth_url: string; auth_secret?: string }[];
-  management_tokens?: { token: string; realm_prefix: string; ephemeral_only?: boolean; max_ttl?: Duration }[];
+  external_validators?: Spelled<{ realm_prefix: string; auth_url: string; auth_secret?: string }>[];
+  management_tokens?: (Spelled<{ realm_prefix: string; ephemeral_only?: boolean; max_ttl?: Duration }> & ({ token: string } | { token_hash: string }))[];
+  /** How long ephemeral realms live that do not say. Default: a day. */
   ephemeral_realm_ttl?: Duration;
   /** Where consumers need no credential. Default `'default-realm'`. */
   keyless_consumers?: 'default-realm' | 'allow' | 'deny';
   /** Says whose token it is, at once or later; then nobody else is asked. Nothing, a throw, a rejection and five
    *  seconds of silence are a no. */
   validator?: (token: string) => Awaitable<ValidatedToken | null | undefined | false>;
-  [other: string]: unknown;
 }
+
+/** Who may do what: docs/realms-and-auth.md has the whole of it. */
+export interface AuthSettings extends Spelled<AuthMembers> {}
 
 /** Whom a validator lets in. */
 export interface ValidatedToken {
@@ -1057,18 +1105,18 @@ export interface ValidatedToken {
 /** Says where the broker is. Each call is a connection of its own. */
 export interface AuthorizationOptions {
   /** Default: `RESTANTE_HOST`, `TYO_MQ_HOST`, `'localhost'`. */
-  host?: string;
+  host?: string | undefined;
   /** Default: `RESTANTE_PORT`, `TYO_MQ_PORT`, 17352. */
-  port?: number | string;
+  port?: number | string | undefined;
   /** `'http'` (default) or `'https'`. */
-  protocol?: string;
+  protocol?: string | undefined;
   /** Whose signature the server's certificate must have: PEM, or its file. Default: the authorities of the web. */
-  ca?: string | Buffer;
-  path?: string;
+  ca?: string | Buffer | undefined;
+  path?: string | undefined;
   /** In the place of host, port and protocol: `'https://mq.example:17352'`. */
-  url?: string | URL;
+  url?: string | URL | undefined;
   /** Milliseconds that connecting, and each answer, may take. Default 5000. */
-  timeout?: number;
+  timeout?: number | undefined;
 }
 
 /** The signature of an order. */
@@ -1282,6 +1330,7 @@ export interface ManagementDone {
 /** What a command answers, by its name. */
 export interface ManagementAnswers {
   stats: { ok: true; stats: Stats };
+  reload_settings: ManagementDone;
   add_token: ManagementDone & { token_hash: string; token?: string };
   set_persistence: ManagementDone & { migrated: { messages: number; dlq: number; subscriptions: number } };
   revoke_token: ManagementDone & { revoked: TokenView[] };

@@ -12,6 +12,8 @@ const FOREVER = 2 ** 31 - 1;
 const GOODBYE = 1;
 /** Pauses between tries while a decision is waited for, in milliseconds. */
 const PAUSES = { first: 500, longest: 10_000 };
+/** What ends one connection of a request that waits, and not the waiting. */
+const MAY_PASS = new Set(['disconnected', 'rate_limited']);
 const NEXT = 'AUTHORIZATION_NEXT';
 const DECIDE = 'AUTHORIZATION_DECIDE';
 const COMMAND = 'AUTH_MANAGEMENT_COMMAND';
@@ -234,7 +236,7 @@ async function decision(asked, where, patience, onPending) {
           const principal = await login(asked, where, patience);
           return { ok: true, client_id, client_token, request_id: pending.request_id, ...principal, status: 'approved' };
         }
-        if (pending === null || error.code !== 'disconnected') throw error;
+        if (pending === null || !MAY_PASS.has(error.code)) throw error;
       }
       await patience.pause(pause);
       pause = Math.min(pause * 2, PAUSES.longest);

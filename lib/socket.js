@@ -129,6 +129,7 @@ class Socket extends EventEmitter {
       case 'gap': return this._emit('gap', first);
       case 'takeover': return this.#onTakeover();
       case 'drain': return this._emit('drain');
+      case 'waiting': return this.#tell(new RestanteError(first));
       case 'down': return this.#onDown(new RestanteError(first));
       case 'broken': return this._report(new RestanteError({ code: 'internal', message: first }));
       default: return this._onDelivery(kind, first, second ? rest.parts.splice(0, second) : null);

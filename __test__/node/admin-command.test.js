@@ -216,6 +216,7 @@ for (const [whose, command] of Object.entries(COMMANDS)) {
     assert.equal((await admin('persistence set redis --url redis://u:hush@127.0.0.1:1')).code, 1);
     const moved = await json(`persistence set sqlite --filename ${path.join(data_dir, 'moved.sqlite')}`);
     assert.equal(moved.settings.persistence.storage, 'sqlite');
+    assert.equal(moved.levels.after, (await json('stats')).stats.store.level);
     assert.ok(fs.existsSync(path.join(data_dir, 'moved.sqlite')));
     assert.match((await admin('persistence show')).out, /^storage: sqlite$/m);
     assert.equal((await json('queues stats --realm acme')).queues[0].waiting, 1);

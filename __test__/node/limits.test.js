@@ -2,7 +2,7 @@
 // Limits through the package: what our client is told of them.
 const assert = require('node:assert/strict');
 const { test } = require('node:test');
-const { startServer, until } = require('./helpers');
+const { restante, startServer, until } = require('./helpers');
 
 test('about a burst passes and every other message is refused by name, while others go on (TC-M20)', async (t) => {
   const { server, producer } = await startServer(t, { limits: { messages_per_second: 20, message_burst: 60 } });
@@ -37,3 +37,13 @@ test('a wrong limit is named when the server is made', () => {
     assert.throws(() => new Server({ limits }), (error) => error.code === 'config' && error.message.includes(path));
   }
 });
+
+test('a connection too many is told as rate_limited by a consumer and by a request to be let in', async (t) => {
+  const { port, factory, producer } = await startServer(t, { limits: { max_connections_per_ip: 1 } });
+  await producer();
+  const told = { code: 'rate_limited', retry_after: 30, message: /max_connections_per_ip/ };
+  await assert.rejects(factory().createConsumer('second'), told);
+  const at = { host: '127.0.0.1', port };
+  await assert.rejects(restante.Authorization.submitAuthorizationRequest({ realm: 'r' }, at), told);
+});
+

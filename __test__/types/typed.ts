@@ -138,6 +138,24 @@ async function management(): Promise<void> {
   new Server({ auth: { validator: () => ({ realm: 'r', role: 'consumer' }) } });
   // @ts-expect-error: no such role
   new Server({ auth: { validator: () => ({ realm: 'r', role: 'emperor' }) } });
+  const rules = { default: { required: false, preshared_key: 'k', expiresAt: 1 } };
+  const tokens = [{ tokenHash: 'ab', clientId: 'c' }];
+  new Server({ auth: { enabled: true, jwt_max_ttl: '1h', allowSuperadminJwt: false, enforce_expiry: true, timeout: 1, env_file: '.env', adminTokenEnv: 'T', auto_admin_token: false, monitor_tokens: [], allow_insecure_management: true, realms: rules, tokens } });
+  // @ts-expect-error: no such setting
+  new Server({ auth: { enabeld: true } });
+  // @ts-expect-error: no such member of a realm
+  new Server({ auth: { realms: { r: { requird: true } } } });
+  // @ts-expect-error: no such member of a token
+  new Server({ auth: { tokens: [{ token: 't', rolle: 'both' }] } });
+  // @ts-expect-error: no such role
+  new Factory({ auth: { role: 'emperor' } });
+  new Factory({ token: undefined, auth: { role: 'manager', realm: undefined } });
+  const { authInfo } = await new Factory().createConsumer('c');
+  const where: [string, Role] | undefined = authInfo === null ? undefined : [authInfo.realm, authInfo.role];
+  const code = (error: RestanteError) => error.response?.code;
+  const reloaded = await Authorization.authManagementCommand('t', { command: 'reload_settings' });
+  const on: boolean = reloaded.settings.enabled;
+  void [where, code, on];
   void [once, realms, names, reasons, connections, lost, role, signature];
 }
 

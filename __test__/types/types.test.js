@@ -25,7 +25,7 @@ function compile(compiler, module, resolution) {
   for (const file of files) fs.copyFileSync(path.join(__dirname, 'typed.ts'), file);
   const tsc = path.join(root, 'node_modules', compiler, 'bin', 'tsc');
   const roots = path.join(root, 'node_modules', '@types');
-  const args = ['--noEmit', '--strict', '--noUncheckedIndexedAccess', '--esModuleInterop', '--skipLibCheck', 'false', '--target', 'es2022', '--lib', 'es2022', '--types', 'node', '--typeRoots', roots];
+  const args = ['--noEmit', '--strict', '--noUncheckedIndexedAccess', '--exactOptionalPropertyTypes', '--esModuleInterop', '--skipLibCheck', 'false', '--target', 'es2022', '--lib', 'es2022', '--types', 'node', '--typeRoots', roots];
   return spawnSync(process.execPath, [tsc, ...args, '--module', module, '--moduleResolution', resolution, ...files], { encoding: 'utf8', cwd: folder });
 }
 

@@ -4,6 +4,8 @@
 //! Knows no protocol above it and no socket beneath it. The transport and the client use it.
 
 mod pipe;
+mod trust;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +17,10 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::{Error, ErrorKind, Result};
 
+use trust::Trusted;
+
 pub use pipe::Pipe;
+pub(crate) use words::in_words;
 
 /// A PEM text, or the file that it stands in.
 #[derive(Clone, PartialEq, Eq)]
@@ -79,6 +84,17 @@ fn wrong(option: &str, why: &str) -> Error {
     Error::new(ErrorKind::Config, format!("option {option}: {why}"))
 }
 
+/// Why a server cannot show a certificate with a key.
+fn unfit(error: &tokio_rustls::rustls::Error) -> Error {
+    match words::is_too_old(error) {
+        true => wrong("tls.cert", words::TOO_OLD),
+        false => wrong(
+            "tls.key",
+            &format!("does not fit the certificate: {}", words::of(error)),
+        ),
+    }
+}
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(tokio_rustls::rustls::crypto::ring::default_provider())
 }
@@ -104,7 +120,7 @@ impl ServerTls {
         let mut config = builder
             .with_no_client_auth()
             .with_single_cert(chain, key)
-            .map_err(|error| wrong("tls.key", &format!("does not fit the certificate: {error}")))?;
+            .map_err(|error| unfit(&error))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config)))
     }
@@ -120,25 +136,28 @@ impl ServerTls {
 pub struct ClientTls(Arc<ClientConfig>);
 
 impl ClientTls {
-    /// The authorities of the web, or `ca` alone.
+    /// The authorities of the web, or `ca` alone: what one of its certificates has signed, and the
+    /// certificates themselves.
     ///
     /// # Errors
     /// `config`, naming `ca`.
     pub fn new(ca: Option<&Pem>) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        match ca {
-            None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-            Some(ca) => {
-                for certificate in ca.certificates("ca")? {
-                    let added = roots.add(certificate);
-                    added.map_err(|error| wrong("ca", &format!("is no authority: {error}")))?;
-                }
-            }
-        }
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong("ca", &error.to_string()))?;
-        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        let builder = match ca {
+            None => {
+                let roots: RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+                builder.with_root_certificates(roots)
+            }
+            Some(ca) => {
+                let trusted = Trusted::new(ca.certificates("ca")?, provider())?;
+                builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(trusted))
+            }
+        };
+        let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config)))
     }

@@ -86,6 +86,7 @@ impl Sink for Inlet {
             }
             ClientEvent::Takeover => port.tell(&[], &("takeover",)),
             ClientEvent::Drain => port.tell(&[], &("drain",)),
+            ClientEvent::Waiting { error } => port.tell(&[], &("waiting", Told::from(error))),
             ClientEvent::Down { error } => port.tell(&[], &("down", Told::from(error))),
             _ => return,
         }

@@ -66,8 +66,9 @@ impl Connection {
     ///
     /// # Errors
     /// What keeps the connection down: `duplicate_consumer`, `anonymous_refused`,
-    /// `unauthenticated`, `timeout` (login or `connect_timeout`), `unsupported`, `config`,
-    /// `disconnected` after a close. Without `connect_timeout` a missing server is waited for.
+    /// `unauthenticated`, `rate_limited` (one connection too many), `timeout` (login or
+    /// `connect_timeout`), `unsupported`, `config`, `disconnected` after a close. Without
+    /// `connect_timeout` a missing server is waited for.
     pub async fn ready(&self) -> Result<()> {
         let mut ready = self.shared().ready.subscribe();
         match ready.wait_for(Option::is_some).await {

@@ -314,8 +314,10 @@ impl Sink for Inboxes {
     fn batch_end(&self) {}
 
     fn event(&self, event: ClientEvent<'_>) {
-        if let Some(observer) = &self.observer {
-            observer(&event);
+        match (&self.observer, event) {
+            (Some(observer), event) => observer(&event),
+            (None, ClientEvent::Waiting { error }) => tracing::warn!("{error}"),
+            (None, _) => {}
         }
         if matches!(event, ClientEvent::Closed) {
             for inbox in std::mem::take(&mut *self.by_id.lock()).into_values() {

@@ -171,6 +171,8 @@ pub(super) struct Refusal {
     #[serde(deserialize_with = "owned")]
     cause: Option<String>,
     #[serde(deserialize_with = "owned")]
+    reason: Option<String>,
+    #[serde(deserialize_with = "owned")]
     retry_after: Option<String>,
 }
 
@@ -207,6 +209,23 @@ pub(super) fn refusal(payload: &str, otherwise: ErrorKind) -> Error {
         Some(seconds) => error.retried_after(seconds),
         None => error,
     }
+}
+
+/// Limits whose RATE_LIMITED ends the session that hears it.
+const AT_THE_DOOR: [&str; 2] = ["max_connections_per_ip", "connections_per_minute_per_ip"];
+
+/// The error of a RATE_LIMITED that turns the whole session away; none of one that goes on.
+pub(super) fn turned_away(payload: &str) -> Option<Error> {
+    let refusal: Refusal = serde_json::from_str(payload).ok()?;
+    let reason = refusal.reason?;
+    AT_THE_DOOR.contains(&&*reason).then(|| {
+        let text = format!("the server takes no more connections of this address now: {reason}");
+        let error = Error::new(ErrorKind::RateLimited, text);
+        match refusal.retry_after.and_then(|seconds| seconds.parse().ok()) {
+            Some(seconds) => error.retried_after(seconds),
+            None => error,
+        }
+    })
 }
 
 /// What the replies of ours hold, all verbs together.

@@ -143,6 +143,11 @@ async fn connect(options: &ConnectOptions, is_first: bool) -> Result<(Wire, Box<
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(broken(error)),
         }
+        if opening.is_answered_in_tls() {
+            let ConnectOptions { host, port, .. } = options;
+            let text = format!("{host}:{port} speaks TLS: use https://{host}:{port}");
+            return Err(gone(text));
+        }
         opened = opening.advance()?;
     }
 }

@@ -8,7 +8,7 @@
 //!  factory, producer, consumer    futures and streams for Rust users
 //!  connection                     the handle: sync calls
 //!  shared, state                  what handle and task share; one short lock
-//!  run, link, socket              the task: connect, serve, pause, again
+//!  run, outage, link, socket      the task: connect, serve, pause, again
 //!  produces, subscriptions        what is kept and sent again
 //!  verbs, frames, inbound         frames out, texts in
 //! ```
@@ -22,6 +22,7 @@ mod frames;
 mod inbound;
 mod link;
 mod options;
+mod outage;
 mod producer;
 mod produces;
 mod request;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::answer::closed;
 use super::backoff::Backoff;
 use super::link::{Link, Lost};
+use super::options::ConnectOptions;
 use super::shared::Shared;
 use super::sink::ClientEvent;
 use crate::clock::{Clock, Elapsed};
@@ -50,7 +51,6 @@ async fn connect_again_and_again(shared: &Shared) -> Option<Error> {
         shared.tell(outcomes);
         let reason = lost.error.message();
         if was_up {
-            is_first = false;
             shared.sink.event(ClientEvent::Disconnected { reason });
         }
         shared.sink.batch_end();
@@ -59,6 +59,13 @@ async fn connect_again_and_again(shared: &Shared) -> Option<Error> {
         }
         if lost.for_good || shared.fixed.options.once {
             return Some(lost.error);
+        }
+        is_first &= !was_up;
+        let waiting = shared.outage.lock().failed(&lost.error, was_up, is_first);
+        if waiting {
+            let error = waits(&shared.fixed.options, &lost.error);
+            shared.sink.event(ClientEvent::Waiting { error: &error });
+            shared.sink.batch_end();
         }
         let pause = backoff.next(lost.lasted);
         tracing::debug!(reason, ?pause, "no connection");
@@ -95,13 +102,28 @@ async fn give_up_connecting(shared: &Shared) -> Option<Error> {
         return std::future::pending().await;
     }
     let options = &shared.fixed.options;
+    let why = match shared.outage.lock().last() {
+        Some(error) => format!(": {}", error.message()),
+        None => String::new(),
+    };
     Some(Error::new(
         ErrorKind::Timeout,
         format!(
-            "no connection to {}:{} within {timeout:?}",
+            "no connection to {}:{} within {timeout:?}{why}",
             options.host, options.port
         ),
     ))
+}
+
+/// The same error as one of a connection that goes on trying.
+fn waits(options: &ConnectOptions, error: &Error) -> Error {
+    let (host, port, why) = (&options.host, options.port, error.message());
+    let text = format!("no connection to {host}:{port}, it is tried again: {why}");
+    let told = Error::new(error.kind(), text);
+    match error.retry_after() {
+        Some(seconds) => told.retried_after(seconds),
+        None => told,
+    }
 }
 
 async fn keep_deadlines(shared: &Shared) -> std::convert::Infallible {

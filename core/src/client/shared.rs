@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use super::answer::closed;
 use super::frames::json_text;
 use super::options::{ConnectOptions, Identity};
+use super::outage::Outage;
 use super::request::Subscribe;
 use super::sink::{ClientEvent, Sink};
 use super::state::{Fixed, Outcomes, State};
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     pub(super) timer: Notify,
     /// Nothing waits to be sent, or the end has come.
     idle: Notify,
+    /// Why there is no connection.
+    pub(super) outage: Mutex<Outage>,
     /// How the first connection went.
     pub(super) ready: watch::Sender<Option<Result<()>>>,
     /// Somebody asked to close, until then.
@@ -47,6 +50,7 @@ impl Shared {
             wake: Notify::new(),
             timer: Notify::new(),
             idle: Notify::new(),
+            outage: Mutex::default(),
             ready: watch::Sender::new(None),
             closing: watch::Sender::new(None),
             ended: watch::Sender::new(false),

@@ -56,6 +56,13 @@ pub enum ClientEvent<'a> {
         /// Why, for people.
         reason: &'a str,
     },
+    /// There is no connection and tries go on: told once until there is one again, at the third
+    /// failure before the first connection, and when a server that was reached said no
+    /// (`rate_limited`).
+    Waiting {
+        /// Why the latest try failed.
+        error: &'a Error,
+    },
     /// ERROR from the server, an object or a bare string.
     ServerError {
         /// JSON text.
@@ -94,7 +101,8 @@ pub enum ClientEvent<'a> {
     /// Less than the low-water mark waits again.
     Drain,
     /// It stays down, and why: `duplicate_consumer`, `anonymous_refused`, `unauthenticated`,
-    /// `bad_name`, `timeout`, `unsupported`, `config`. Only [`ClientEvent::Closed`] follows.
+    /// `bad_name`, `rate_limited`, `timeout`, `unsupported`, `config`. Only
+    /// [`ClientEvent::Closed`] follows.
     Down {
         /// Why.
         error: &'a Error,

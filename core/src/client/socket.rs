@@ -105,6 +105,11 @@ impl Opening {
         }
     }
 
+    /// Whether what was read is an alert of TLS: the port does not speak in the clear.
+    pub(super) fn is_answered_in_tls(&mut self) -> bool {
+        self.input().starts_with(&[0x15, 0x03])
+    }
+
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
         &mut self.0.get_mut().get_mut().output
     }

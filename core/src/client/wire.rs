@@ -71,16 +71,13 @@ impl Wire {
         };
         let connector = TlsConnector::from(Arc::clone(tls.rustls()));
         let shaken = connector.connect(name, tcp).await;
-        let shaken =
-            shaken.map_err(
-                |error| match is_first && error.kind() == IoKind::InvalidData {
-                    true => Error::new(
-                        ErrorKind::Config,
-                        format!("the server is not trusted: {error}"),
-                    ),
-                    false => broken(error),
-                },
-            )?;
+        let shaken = shaken.map_err(|error| {
+            let why = crate::tls::in_words(&error);
+            match is_first && error.kind() == IoKind::InvalidData {
+                true => Error::new(ErrorKind::Config, why),
+                false => gone(why),
+            }
+        })?;
         let (tcp, session) = shaken.into_inner();
         let pipe = Pipe::new(session.into());
         Ok(Self::Secure(Box::new(Secure { tcp, pipe })))

@@ -173,22 +173,22 @@ pub(super) enum Tokens {
 #[derive(Debug, Args)]
 pub(super) struct Of {
     /// Whether a credential is needed.
-    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(super) required: Option<bool>,
-    /// Whether producers must be accepted.
-    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    /// Whether producers must be accepted, listed as require_acceptance.
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(super) acceptance: Option<bool>,
-    /// Whether clients may go without a name.
-    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    /// Whether clients may go without a name, listed as allow_anonymous.
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(super) anonymous: Option<bool>,
-    /// Encrypted bodies: off, opportunistic or required.
-    #[arg(long, value_name = "POLICY")]
+    /// Encrypted bodies, listed as e2ee.
+    #[arg(long, value_name = "off|opportunistic|required")]
     pub(super) e2ee: Option<String>,
     /// The key that consumers without a token show.
     #[arg(long, value_name = "SOURCE")]
     pub(super) key: Option<String>,
     /// Whether that key must be shown.
-    #[arg(long, value_name = "BOOL", requires = "key", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "yes|no", hide_possible_values = true, requires = "key", value_parser = BoolishValueParser::new())]
     pub(super) require_key: Option<bool>,
     /// The key that signs what concerns the realm.
     #[arg(long, value_name = "SOURCE")]
@@ -338,7 +338,8 @@ pub(super) enum Persistence {
         /// More options of the store.
         #[arg(long, value_name = "JSON")]
         options: Option<String>,
-        /// Memory may take the place of a durable store.
+        /// Does it although messages may be lost by it: memory in the place of a durable store, or a
+        /// Redis whose messages have moved away.
         #[arg(long)]
         force: bool,
     },

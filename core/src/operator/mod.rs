@@ -182,11 +182,28 @@ async fn all(
             Act::Next => link.order(Action::Next, &body, signer).await?,
             Act::Decide => link.order(Action::Decide, &body, signer).await?,
             Act::Verify => verify(link, body, signer).await?,
+            Act::Move => moved(link, &body, signer).await?,
             Act::Command | Act::Submit(_) => link.order(Action::Command, &body, signer).await?,
         };
         put(step, &answer, as_json, console)?;
     }
     Ok(())
+}
+
+/// A change of stores; what the old and the new one survive is `levels` in the answer.
+async fn moved(link: &Link, body: &Value, signer: &Signer) -> Answer {
+    let before = level(link, signer).await;
+    let mut answer = link.order(Action::Command, body, signer).await?;
+    answer["levels"] = json!({ "before": before, "after": level(link, signer).await });
+    Ok(answer)
+}
+
+/// What the store in force survives; null if that is not told.
+async fn level(link: &Link, signer: &Signer) -> Value {
+    let stats = json!({ "command": "stats" });
+    let told = link.order(Action::Command, &stats, signer).await;
+    told.map(|told| told["stats"]["store"]["level"].clone())
+        .unwrap_or_default()
 }
 
 /// Asks for something harmless that only the right secret gets; the secret itself stays here.

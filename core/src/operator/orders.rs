@@ -42,6 +42,8 @@ pub(super) struct Step {
 pub(super) enum Act {
     /// A signed management command.
     Command,
+    /// The command that changes the store, signed.
+    Move,
     /// The oldest authorization request, signed.
     Next,
     /// A decision, signed.
@@ -66,6 +68,8 @@ pub(super) enum Danger {
 pub(super) enum View {
     /// As a sentence, with the numbers of the answer behind it.
     Said(String),
+    /// A change of stores: the new one's name.
+    Moved(String),
     /// Rows of a list that the answer holds.
     Rows {
         member: &'static str,

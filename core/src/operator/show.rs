@@ -14,6 +14,9 @@ pub(super) fn answer(step: &Step, answer: &Value, as_json: bool) -> Vec<String> 
     for (name, secret) in &step.minted {
         out.push(format!("{name} (shown this once): {secret}"));
     }
+    if let (View::Said(_), Some(hash)) = (&step.view, answer["token_hash"].as_str()) {
+        out.push(format!("hash: {}", tame(hash)));
+    }
     if step.minted.is_empty()
         && let Some(token) = answer["token"].as_str()
     {
@@ -41,6 +44,7 @@ fn in_json(step: &Step, answer: &Value) -> Value {
 fn for_people(view: &View, answer: &Value) -> Vec<String> {
     match view {
         View::Said(sentence) => vec![format!("{}{}", tame(sentence), counts(answer))],
+        View::Moved(storage) => vec![moved(storage, answer)],
         View::Rows { member, columns } => {
             let rows = answer[*member].as_array().cloned().unwrap_or_default();
             let mut out = table(columns, &rows);
@@ -54,7 +58,7 @@ fn for_people(view: &View, answer: &Value) -> Vec<String> {
             match (list, &value) {
                 (List::Persistence, value) => outline(value),
                 (List::Realms, Value::Object(realms)) => table(REALMS, &named_rows(realms)),
-                (List::Tokens, Value::Array(rows)) => table(TOKENS, rows),
+                (List::Tokens, Value::Array(rows)) => table(&columns_of(rows), rows),
                 (_, Value::Array(rows)) => table(MANAGEMENT_TOKENS, rows),
                 (_, other) => outline(other),
             }
@@ -84,6 +88,41 @@ const REALMS: &[&str] = &[
 ];
 const TOKENS: &[&str] = &["realm", "role", "client_id", "client_name", "token_hash"];
 const MANAGEMENT_TOKENS: &[&str] = &["realm_prefix", "ephemeral_only", "max_ttl", "token_hash"];
+
+/// The columns of tokens: what only some have is there if one has it.
+fn columns_of(rows: &[Value]) -> Vec<&'static str> {
+    let is_said = |name: &&&str| rows.iter().any(|row| !row[**name].is_null());
+    let more = ["allow", "names"];
+    let more = more.iter().filter(is_said);
+    TOKENS.iter().chain(more).copied().collect()
+}
+
+/// Where messages wait now, what that survives, and what went along.
+fn moved(storage: &str, answer: &Value) -> String {
+    let mut said = format!("messages wait in {} now", tame(storage));
+    let levels = &answer["levels"];
+    if let (Some(before), Some(after)) = (levels["before"].as_str(), levels["after"].as_str()) {
+        let (before, after) = (tame(before), tame(after));
+        said += &match before == after {
+            true => format!("; level {after}, as before"),
+            false => format!("; level {after}, before {before}"),
+        };
+    }
+    let what = [
+        ("messages", "messages"),
+        ("dlq", "dead letters"),
+        ("subscriptions", "subscriptions"),
+    ];
+    let counts = what.iter().filter_map(|(member, what)| {
+        let count = answer["migrated"][*member].as_u64()?;
+        Some(format!("{what}: {count}"))
+    });
+    let counts: Vec<_> = counts.collect();
+    if !counts.is_empty() {
+        said += &format!(" (moved: {})", counts.join(", "));
+    }
+    said
+}
 
 fn table(columns: &[&str], rows: &[Value]) -> Vec<String> {
     match rows.is_empty() {
@@ -143,5 +182,10 @@ pub(super) fn refusal(answer: &Value) -> String {
         Some(reason) => format!(": {reason}"),
         None => String::new(),
     };
-    tame(&format!("refused: {message}{reason} ({code})"))
+    let message = message.replace("`force: true`", "--force");
+    let after = match answer["retry_after"].as_u64() {
+        Some(seconds) => format!(", again in {seconds} s"),
+        None => String::new(),
+    };
+    tame(&format!("refused: {message}{reason} ({code}){after}"))
 }

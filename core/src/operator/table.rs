@@ -42,12 +42,26 @@ pub(super) fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// The member of a row or an object: numbers that are times are shown as such.
+/// The member of a row or an object: numbers that are times and spans are shown as such.
 fn named_cell(name: &str, value: Option<&Value>) -> String {
     let is_time = name.ends_with("_at") || name == "since";
-    match value.and_then(Value::as_u64).filter(|_| is_time) {
-        Some(ms) => instant::format(Timestamp(ms)),
+    if let Some(ms) = value.and_then(Value::as_u64).filter(|_| is_time) {
+        return instant::format(Timestamp(ms));
+    }
+    let is_span = name.ends_with("ttl") || name == "oldest";
+    match value.and_then(Value::as_f64).filter(|_| is_span) {
+        Some(seconds) => span(seconds),
         None => cell(value),
+    }
+}
+
+/// Seconds as options take them: the largest unit that leaves no rest.
+fn span(seconds: f64) -> String {
+    let units = [(86_400.0, "d"), (3_600.0, "h"), (60.0, "m")];
+    let fits = |unit: &&(f64, &str)| seconds >= unit.0 && seconds % unit.0 == 0.0;
+    match units.iter().find(fits) {
+        Some((size, name)) => format!("{}{name}", seconds / size),
+        None => format!("{seconds}s"),
     }
 }
 

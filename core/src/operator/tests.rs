@@ -1,3 +1,5 @@
+mod shown;
+
 use std::collections::VecDeque;
 use std::io;
 

@@ -74,6 +74,86 @@ fn pipes() -> (Pipe, Pipe, Wire, Wire) {
     (Pipe::new(client), Pipe::new(server), up, down)
 }
 
+/// How the handshake of a client that was given `ca` ends.
+fn shake(shown: &str, ca: &str, host: &str) -> Result<(), String> {
+    let pem = |end: &str| fixture(&format!("{shown}.{end}"));
+    let server = ServerTls::new(&pem("pem"), &pem("key")).unwrap();
+    let client = ClientTls::new(Some(&fixture(ca))).unwrap();
+    let name = ClientTls::server_name(host).unwrap();
+    let mut client = ClientConnection::new(client.rustls().clone(), name).unwrap();
+    let mut server = ServerConnection::new(server.rustls().clone()).unwrap();
+    while client.is_handshaking() || server.is_handshaking() {
+        let mut wire = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut wire).unwrap();
+        }
+        server.read_tls(&mut &wire[..]).unwrap();
+        server.process_new_packets().unwrap();
+        wire.clear();
+        while server.wants_write() {
+            server.write_tls(&mut wire).unwrap();
+        }
+        let mut wire = &wire[..];
+        while !wire.is_empty() {
+            client.read_tls(&mut wire).unwrap();
+            let done = client.process_new_packets();
+            done.map_err(|error| in_words(&io::Error::new(IoKind::InvalidData, error)))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_self_made_certificate_that_was_given_itself_is_believed_for_its_own_name() {
+    // As `openssl req -x509` makes it: an authority by its own words.
+    assert_eq!(shake("self", "self.pem", "localhost"), Ok(()));
+    let error = shake("self", "self.pem", "elsewhere").unwrap_err();
+    assert!(
+        error.contains("only valid for") && error.contains("localhost"),
+        "{error}"
+    );
+    let error = shake("self", "ca.pem", "localhost").unwrap_err();
+    assert!(
+        error.contains("CA:TRUE") && error.contains("`ca`"),
+        "{error}"
+    );
+    // Another one of the same name and an authority's own word for one that it has not signed.
+    let error = shake("self", "twin.pem", "localhost").unwrap_err();
+    assert!(error.starts_with("the server is not trusted"), "{error}");
+    assert_eq!(shake("one", "ca.pem", "localhost"), Ok(()));
+    let error = shake("one", "other.pem", "localhost").unwrap_err();
+    assert!(error.contains("nobody whom we trust"), "{error}");
+}
+
+#[test]
+fn no_error_of_a_certificate_is_a_form_for_programmers() {
+    for (shown, ca, host) in [
+        ("self", "ca.pem", "localhost"),
+        ("self", "twin.pem", "localhost"),
+        ("self", "self.pem", "elsewhere"),
+        ("nameless", "nameless.pem", "localhost"),
+        ("one", "self.pem", "localhost"),
+        ("expired", "expired.pem", "localhost"),
+    ] {
+        let error = shake(shown, ca, host).unwrap_err();
+        assert!(
+            !error.contains("Error") && !error.contains("Other("),
+            "{error}"
+        );
+    }
+    let error = shake("nameless", "nameless.pem", "localhost").unwrap_err();
+    assert!(error.contains("names no host (subjectAltName)"), "{error}");
+    let error = shake("expired", "expired.pem", "localhost").unwrap_err();
+    assert!(error.contains("has expired"), "{error}");
+}
+
+#[test]
+fn a_certificate_of_version_1_is_refused_as_that() {
+    let error = ServerTls::new(&fixture("v1.pem"), &fixture("v1.key")).unwrap_err();
+    assert!(error.message().contains("tls.cert"), "{error}");
+    assert!(error.message().contains("version 1"), "{error}");
+}
+
 #[test]
 fn everything_arrives_through_a_socket_that_takes_little_at_a_time() {
     let (mut client, mut server, mut up, _) = pipes();

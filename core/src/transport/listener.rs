@@ -70,7 +70,10 @@ pub fn bind(host: Option<&str>, port: u16) -> Result<TcpListener> {
             Err(error) => last = error,
         }
     }
-    Err(refused(&format!("cannot listen on port {port}: {last}")))
+    let at = host.map_or(String::new(), |host| format!("host {host}, "));
+    Err(refused(&format!(
+        "cannot listen on {at}port {port}: {last}"
+    )))
 }
 
 fn refused(text: &str) -> Error {

@@ -1,9 +1,12 @@
 //! Limits over real sockets: what passes, what the client hears, and what others notice (P25).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use restante::ErrorKind;
-use restante::client::{Client, Subscribe};
+use restante::client::{
+    Client, ClientEvent, ConnectOptions, Connection, Delivery, Identity, Sink, Subscribe,
+};
 use restante::model::RealmId;
 use restante::server::{Server, ServerConfig};
 use serde_json::{Value, json};
@@ -193,6 +196,42 @@ async fn connections_of_an_address_are_bounded_and_a_forged_hop_does_not_help() 
     let again = async { while behind(&server, "198.51.100.7").await.0.is_some() {} };
     soon(again).await;
     server.close(SECOND).await.unwrap();
+}
+
+#[tokio::test]
+async fn our_client_is_told_when_it_is_one_connection_too_many_with_a_name_and_without() {
+    let server = start(json!({"limits": {"max_connections_per_ip": 1}})).await;
+    let first = soon(client(&server).producer("first")).await.unwrap();
+    let error = soon(client(&server).consumer("second")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited, "{error}");
+    assert_eq!(error.retry_after(), Some(30));
+    assert!(
+        error.message().contains("max_connections_per_ip"),
+        "{error}"
+    );
+    let nameless = Connection::open(
+        ConnectOptions {
+            host: "127.0.0.1".into(),
+            port: server.local_addr().port(),
+            once: true,
+            ..ConnectOptions::default()
+        },
+        Identity::default(),
+        Arc::new(Deaf),
+    );
+    let error = soon(nameless.ready()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited, "{error}");
+    soon(first.connection().close(SECOND)).await.unwrap();
+    server.close(SECOND).await.unwrap();
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Sink for Deaf {
+    fn delivery(&self, _: u32, _: Delivery<'_>) {}
+    fn batch_end(&self) {}
+    fn event(&self, _: ClientEvent<'_>) {}
 }
 
 #[tokio::test]

@@ -173,10 +173,6 @@ impl Link<'_> {
             auth,
         });
         shared.tell(outcomes);
-        let identity = &shared.fixed.identity;
-        if identity.consumer.is_none() && identity.producer.is_none() {
-            shared.settle_ready(Ok(()));
-        }
     }
 
     fn event(&mut self, json: &str, attachments: &[Bytes]) -> Result<()> {
@@ -209,6 +205,7 @@ impl Link<'_> {
                 });
             }
             (names::ERROR, _) => return self.error(payload),
+            (names::RATE_LIMITED, stage) => return self.rate_limited(stage, payload),
             (_, Stage::Open | Stage::Join | Stage::Auth) => {}
             (names::CONSUME_CHUNK, _) => self.chunk(payload),
             (names::GAP, _) => self.gap(payload),
@@ -217,6 +214,25 @@ impl Link<'_> {
                 payload,
                 attachments,
             }),
+        }
+        Ok(())
+    }
+
+    /// RATE_LIMITED: a notice, or the end of a session that is one too many; who was in before comes
+    /// back when there is room.
+    fn rate_limited(&mut self, stage: Stage, payload: &str) -> Result<()> {
+        if let Some(error) = inbound::turned_away(payload) {
+            return Err(match self.is_first {
+                true => self.stay_down(error),
+                false => error,
+            });
+        }
+        if stage == Stage::Up {
+            self.tell(ClientEvent::Named {
+                name: names::RATE_LIMITED,
+                payload,
+                attachments: &[],
+            });
         }
         Ok(())
     }

@@ -230,3 +230,109 @@ async fn who_was_let_in_before_tries_again_when_only_the_moment_was_wrong() {
         peer = script.accept().await;
     }
 }
+
+fn one_too_many() -> serde_json::Value {
+    json!({"code": 429, "error": "rate_limited", "message": "too much in too short a time",
+        "reason": "max_connections_per_ip", "retry_after": 30})
+}
+
+#[tokio::test]
+async fn a_first_connection_that_is_one_too_many_stays_down_and_says_why() {
+    let script = Script::start().await;
+    let mut client = script.open(script.options());
+    let mut peer = script.accept().await;
+    peer.emit("RATE_LIMITED", one_too_many()).await;
+    peer.say("41").await;
+    let error = soon(client.connection.ready()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.retry_after(), Some(30));
+    assert!(
+        error.message().contains("max_connections_per_ip"),
+        "{error}"
+    );
+    client.event("down rate_limited").await;
+    assert!(!script.is_tried(SECOND / 10).await);
+}
+
+#[tokio::test]
+async fn who_was_connected_before_hears_once_that_it_is_one_too_many_and_comes_back() {
+    let script = Script::start().await;
+    let mut client = script.open(script.options());
+    script.first().await.kill();
+    client.event("disconnected").await;
+    for _ in 0..3 {
+        let mut peer = script.registered().await;
+        peer.emit("RATE_LIMITED", one_too_many()).await;
+        peer.kill();
+    }
+    let told = client.event("waiting").await;
+    assert!(told.starts_with("waiting rate_limited"), "{told}");
+    let mut peer = script.registered().await;
+    // A notice to a session that goes on is no end.
+    let notice = json!({"code": 429, "reason": "messages_per_second", "retry_after": 1});
+    peer.emit("RATE_LIMITED", notice).await;
+    peer.emit("mark", json!(1)).await;
+    let mut seen = Vec::new();
+    loop {
+        match client.next().await {
+            Seen::Event(text) if text == "mark 1" => break,
+            Seen::Event(text) => seen.push(text),
+            Seen::Delivery { .. } => {}
+        }
+    }
+    let count = |start: &str| seen.iter().filter(|text| text.starts_with(start)).count();
+    assert_eq!(
+        (count("waiting"), count("RATE_LIMITED")),
+        (0, 1),
+        "{seen:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_missing_is_told_once_and_still_waited_for() {
+    let script = Script::start().await;
+    let options = script.options();
+    let port = options.port;
+    drop(script);
+    let elsewhere = Script::start().await;
+    let mut client = elsewhere.open(options);
+    let told = client.event("waiting disconnected").await;
+    assert!(told.contains(&format!("127.0.0.1:{port}")), "{told}");
+    // It is there in the end.
+    let late = Script::at(port).await;
+    let _peer = late.first().await;
+    soon(client.connection.ready()).await.unwrap();
+    assert_eq!(client.count("waiting"), 0);
+}
+
+#[tokio::test]
+async fn a_port_that_speaks_tls_is_named_as_one() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let alert = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 16];
+        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut request)
+            .await
+            .unwrap();
+        let alert = [0x15, 3, 3, 0, 2, 2, 70];
+        tokio::io::AsyncWriteExt::write_all(&mut stream, &alert)
+            .await
+            .unwrap();
+        stream
+    });
+    let script = Script::start().await;
+    let client = script.open(ConnectOptions {
+        port,
+        once: true,
+        ..script.options()
+    });
+    let error = soon(client.connection.ready()).await.unwrap_err();
+    assert!(
+        error
+            .message()
+            .contains(&format!("use https://127.0.0.1:{port}")),
+        "{error}"
+    );
+    drop(alert);
+}

@@ -60,6 +60,7 @@ impl Sink for Recorder {
             ClientEvent::Gap { keys, dropped } => format!("gap {keys:?} {dropped:?}"),
             ClientEvent::Takeover => "takeover".into(),
             ClientEvent::Drain => "drain".into(),
+            ClientEvent::Waiting { error } => format!("waiting {} {error}", error.code()),
             ClientEvent::Closed => "closed".into(),
             ClientEvent::Down { error } => format!("down {}", error.code()),
         };
@@ -106,7 +107,12 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at(0).await
+    }
+
+    /// The same at a port.
+    pub(super) async fn at(port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         Self { listener, port }
     }

@@ -120,7 +120,7 @@ pub(super) fn external(external: External, desk: &mut Desk<'_>) -> Result<Plan> 
         _ => "all realms".to_owned(),
     };
     let said = match url.is_empty() {
-        true => format!("nobody is asked about tokens of {whose} any more"),
+        true => format!("the validator of {whose} is gone"),
         false => format!("{url} is asked about tokens of {whose}"),
     };
     let body = members([

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::args::{Dlq, Persistence, Queues, Sessions, Settings, Switch};
 use super::super::secrets::usage;
-use super::{Danger, Desk, List, Members, Plan, Step, View, json, members};
+use super::{Act, Danger, Desk, List, Members, Plan, Step, View, json, members};
 use crate::Result;
 
 pub(super) fn dlq(dlq: Dlq) -> Result<Plan> {
@@ -95,13 +95,15 @@ pub(super) fn persistence(persistence: Persistence, desk: &mut Desk<'_>) -> Resu
     ]));
     let question = "What waits in a durable store will be in memory alone. Sure? ".to_owned();
     let danger = (storage == "memory" && force).then_some(Danger::Confirm(question));
-    let said = View::Said(format!("messages wait in {storage} now"));
+    let said = View::Moved(storage.clone());
     let body = members([
         ("storage", storage.into()),
         ("storage_options", inner.into()),
         ("force", force.then_some(true).into()),
     ]);
-    let mut plan: Plan = Step::command("set_persistence", body, said)?.into();
+    let mut step = Step::command("set_persistence", body, said)?;
+    step.action = Act::Move;
+    let mut plan = Plan::from(step);
     plan.danger = danger;
     Ok(plan)
 }

@@ -108,7 +108,9 @@ pub(super) async fn answer(
     let caller = caller(&doors, peer, request.headers());
     let path = config.path.trim_end_matches('/');
     if request.uri().path().trim_end_matches('/') != path {
-        let Caller { remote, is_secure } = caller;
+        let Caller {
+            remote, is_secure, ..
+        } = caller;
         request.extensions_mut().insert(Peer { remote, is_secure });
         return (thread.shared.fallback)(request).await;
     }
@@ -154,6 +156,7 @@ fn caller(doors: &Doors, peer: Caller, headers: &HeaderMap) -> Caller {
     Caller {
         remote: SocketAddr::new(client, port),
         is_secure: peer.is_secure || nearest.eq_ignore_ascii_case("https"),
+        is_local: peer.is_local,
     }
 }
 

@@ -380,6 +380,7 @@ async fn serve(thread: Arc<Thread>, stream: TcpStream, remote: SocketAddr, seat:
         let caller = Caller {
             remote,
             is_secure: false,
+            is_local: remote.ip().is_loopback(),
         };
         return serve_http(thread, stream, caller, seat).await;
     };
@@ -393,6 +394,7 @@ async fn serve(thread: Arc<Thread>, stream: TcpStream, remote: SocketAddr, seat:
             let caller = Caller {
                 remote,
                 is_secure: true,
+                is_local: remote.ip().is_loopback(),
             };
             // Larger than a plain one: not every connection has room for it.
             Box::pin(serve_http(thread, stream, caller, seat)).await;

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use super::Secret;
 use super::claims::Claims;
-use super::reader::parse_realm;
 use super::secret::MAX_SECRET;
 use crate::clock::Timestamp;
 use crate::model::RealmId;
@@ -25,7 +24,7 @@ pub(super) fn peek_realm(token: &str) -> Option<RealmId> {
     if read.header.alg != Algorithm::HS256 {
         return None;
     }
-    parse_realm(read.claims.get("realm")?.as_str()?).ok()
+    RealmId::parse(read.claims.get("realm")?.as_str()?).ok()
 }
 
 /// What a token says, if this key has signed it and it is in force.

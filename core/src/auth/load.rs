@@ -140,7 +140,9 @@ impl Merge {
             }
             let removed = read.stored.removed_at.filter(|_| entry.is_none());
             self.state.set_realm(realm, entry.map(Arc::new));
-            removed.map(|at| self.state.set_removed(realm, at));
+            if let Some(at) = removed {
+                self.state.set_removed(realm, at);
+            }
         }
         for (key, read) in reads {
             let realm = RealmId::parse(&key)?;
@@ -150,8 +152,9 @@ impl Merge {
             }
             self.state
                 .set_realm(&realm, read.stored.entry.map(Arc::new));
-            let removed = read.stored.removed_at;
-            removed.map(|at| self.state.set_removed(&realm, at));
+            if let Some(at) = read.stored.removed_at {
+                self.state.set_removed(&realm, at);
+            }
         }
         Ok(moved)
     }

@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::body::{self, Unread};
+use super::caller::Caller;
 use super::config::Doors;
-use super::conn::Caller;
 use super::engine::Session;
 use super::polling::{self, Answer, Entry, Post};
 use super::probe::Offer;

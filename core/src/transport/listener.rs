@@ -23,8 +23,8 @@ use tokio::runtime::Builder;
 use tokio::sync::{Notify, watch};
 
 use super::Service;
+use super::caller::Caller;
 use super::config::{Config, SharedDoors, SharedTls};
-use super::conn::Caller;
 use super::engine::EngineService;
 use super::http::{self, Fallback};
 use super::permits::Permits;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::auth::{Secret, TokenHash};
+use crate::auth::{Secret, TokenHash, is_fixed};
 use crate::model::{RealmId, duration_from_number, duration_from_text};
 use crate::{Error, ErrorKind, Result};
 
@@ -17,6 +17,12 @@ pub(super) struct Body(Map<String, Value>);
 fn wrong(name: &str, wanted: &str) -> Error {
     let text = format!("{name} must be {wanted}");
     Error::new(ErrorKind::BadCommand, text)
+}
+
+/// The realm that a body names, whatever else is wrong with it: its manager may have signed that.
+pub(super) fn meant_realm(text: &str) -> Option<RealmId> {
+    let realm = Body::read(text).ok()?.any_realm().ok()??;
+    (!is_fixed(&realm)).then_some(realm)
 }
 
 impl Body {

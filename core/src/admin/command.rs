@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::auth::{
     E2ee, Lifetime, ManagementToken, NewRealm, NewToken, Secret, SecretChange, TokenChoice,
-    TokenHash, ValidatorScope, ValidatorUrl,
+    TokenHash, ValidatorScope, ValidatorUrl, is_fixed,
 };
 use crate::model::RealmId;
 use crate::store::{DeadLetterId, QueueId};
@@ -106,7 +106,12 @@ pub enum Command {
         realm: Option<RealmId>,
     },
     /// Closes sessions.
-    Disconnect(WhichSession),
+    Disconnect {
+        /// Which.
+        which: WhichSession,
+        /// Of this realm only.
+        realm: Option<RealmId>,
+    },
     /// Dead letters, the oldest first.
     DlqList {
         /// Of one realm; else of all.
@@ -187,8 +192,8 @@ pub enum RealmChange {
 pub enum WhichSession {
     /// The one with this socket id.
     Socket(String),
-    /// All of a realm.
-    Realm(RealmId),
+    /// All.
+    All,
     /// All that a client's credential has let in.
     Client(String),
 }
@@ -222,7 +227,7 @@ impl Command {
             | Self::DlqDiscard(WhichLetter { realm, .. }) => realm.as_ref(),
             _ => None,
         };
-        realm.filter(|realm| !matches!(realm.as_str(), "*" | "default"))
+        realm.filter(|realm| !is_fixed(realm))
     }
 
     /// Whether it, or its answer, carries a secret that must not go in clear over a network (AF59).

@@ -37,27 +37,24 @@ impl Admin {
         ok(reply)
     }
 
-    pub(super) fn disconnect(&self, which: &WhichSession) -> Result<Done> {
+    /// Ends sessions; with a realm only there.
+    pub(super) fn disconnect(&self, which: &WhichSession, realm: Option<&RealmId>) -> Result<Done> {
         let why = Error::new(
             ErrorKind::Forbidden,
             "an administrator has ended this session",
         );
-        let end = |socket: &str| usize::from(self.broker.disconnect(socket, Some(&why)));
-        let count = match which {
-            WhichSession::Socket(socket) => end(socket),
-            WhichSession::Realm(realm) => {
-                let sessions = self.broker.sessions_of(Some(realm));
-                sessions.iter().map(|one| end(&one.socket_id)).sum()
-            }
+        let is_meant = |one: &SessionInfo| match which {
+            WhichSession::Socket(socket) => *one.socket_id == **socket,
+            WhichSession::All => true,
             WhichSession::Client(id) => {
-                let owner = format!("client:{id}");
-                let sessions = self.broker.sessions_of(None);
-                let own = sessions
-                    .iter()
-                    .filter(|one| one.owner.as_deref() == Some(&*owner));
-                own.map(|one| end(&one.socket_id)).sum()
+                let owner = one.owner.as_deref();
+                owner.and_then(|owner| owner.strip_prefix("client:")) == Some(&**id)
             }
         };
+        let sessions = self.broker.sessions_of(realm);
+        let meant = sessions.iter().filter(|one| is_meant(one));
+        let ended = meant.filter(|one| self.broker.disconnect(&one.socket_id, Some(&why)));
+        let count = ended.count();
         if count == 0 {
             let text = "no such session is connected";
             return Err(Error::new(ErrorKind::SessionUnknown, text));

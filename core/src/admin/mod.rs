@@ -99,7 +99,8 @@ impl Admin {
         let by = match &command {
             Ok(_) => self.admit(Action::Command, &order, realm, caller).await?,
             Err(error) => {
-                self.look(Action::Command, &order, caller)?;
+                let realm = order.body().and_then(body::meant_realm);
+                self.look(Action::Command, &order, realm.as_ref(), caller)?;
                 return Err(error.clone().into());
             }
         };
@@ -131,9 +132,16 @@ impl Admin {
         Ok(signer.authority)
     }
 
-    /// Whether an administrator has signed an order that there is not: who has not, learns nothing else.
-    fn look(&self, action: Action, order: &Order<'_>, caller: &Caller) -> Result<(), Denied> {
-        let secrets = self.secrets(None);
+    /// Whether an administrator, or the manager of the realm that is meant, has signed an order that there
+    /// is not: who has not, learns nothing else.
+    fn look(
+        &self,
+        action: Action,
+        order: &Order<'_>,
+        realm: Option<&RealmId>,
+        caller: &Caller,
+    ) -> Result<(), Denied> {
+        let secrets = self.secrets(realm);
         let secrets: Vec<_> = secrets.iter().map(signing).collect();
         let signed = signed(action, order, caller);
         self.proofs.look(signed, &secrets, self.clock.now())
@@ -187,7 +195,7 @@ impl Admin {
             Command::RevokeToken {
                 which, allow_admin, ..
             } => self.revoke_token(which, allow_admin).await?,
-            Command::Disconnect(which) => self.disconnect(&which)?,
+            Command::Disconnect { which, realm } => self.disconnect(&which, realm.as_ref())?,
             Command::DlqPurge { realm } => self.purge_letters(&realm).await?,
             Command::QueueRelease { realm, queue } => self.release_queue(&realm, queue).await?,
             // These are answered with what they ask for, or with the ids they name.

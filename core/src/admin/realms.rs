@@ -159,6 +159,8 @@ impl Admin {
     /// # Errors
     /// What the stores say.
     pub async fn dispose(&self, realm: RealmId) -> Result<usize> {
+        // They hear why before they are closed.
+        self.host.roll_call()();
         self.broker.remove_realm(&realm).await?;
         self.requests.drop_realm(&realm, self.clock.now()).await?;
         match self.auth.remove_realm(realm).await {

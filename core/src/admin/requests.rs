@@ -69,7 +69,7 @@ impl Admin {
     ///
     /// # Errors
     /// `bad_command`, `bad_name`, `token_exists`, `rate_limited`; what the store says.
-    pub async fn request(&self, payload: Option<&str>, caller: &Caller) -> Result<String> {
+    pub async fn request(&self, payload: Option<&str>, caller: &Caller) -> Result<String, Denied> {
         let body = Body::read_either(payload.unwrap_or_default())?;
         let challenge = body.get(&["challenge_response", "challengeResponse"]);
         let challenge = challenge.map(Value::to_string);
@@ -125,7 +125,9 @@ impl Admin {
         let decision = match decision {
             Ok(decision) => decision,
             Err(error) => {
-                self.look(Action::Decide, &order, caller)?;
+                let meant = order.body().and_then(meant_request);
+                let realm = meant.and_then(|id| self.requests.pending_realm(&id, now));
+                self.look(Action::Decide, &order, realm.as_ref(), caller)?;
                 return Err(error.into());
             }
         };
@@ -161,6 +163,13 @@ impl Admin {
     }
 }
 
+const REQUEST_ID: &[&str] = &["request_id", "requestId"];
+
+/// The request that a body names, whatever else is wrong with it.
+fn meant_request(body: &str) -> Option<String> {
+    Body::read(body).ok()?.needed(REQUEST_ID).ok()
+}
+
 fn decision(body: &str) -> Result<Decision> {
     let body = Body::read(body)?;
     let role = body.text(&["role"])?.filter(|role| !role.is_empty());
@@ -169,7 +178,7 @@ fn decision(body: &str) -> Result<Decision> {
         known.ok_or_else(|| bad("role must be producer, consumer, both, manager or admin"))
     });
     Ok(Decision {
-        request: body.needed(&["request_id", "requestId"])?.into(),
+        request: body.needed(REQUEST_ID)?.into(),
         approved: body.needed_flag(&["approved"])?,
         role: role.transpose()?,
         reason: body.text(&["reason"])?.map(Into::into),

@@ -88,8 +88,8 @@ impl Attempts {
     }
 }
 
-/// Who owns one IPv6 address owns its /64.
-fn counted(address: IpAddr) -> IpAddr {
+/// What counts as one address: who owns one of IPv6 owns its /64.
+pub(super) fn counted(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::reader::{Reader, parse_realm};
+use super::reader::Reader;
 use super::{Allow, EVERY_REALM, Role};
 use crate::clock::Timestamp;
 use crate::model::RealmId;
@@ -40,7 +40,7 @@ impl Claims {
             return None;
         }
         let mut reader = Reader::over("", members);
-        let realm = parse_realm(reader.text(&["realm"]).ok()??).ok()?;
+        let realm = RealmId::parse(reader.text(&["realm"]).ok()??).ok()?;
         let role = Role::parse(reader.text(&["role"]).ok()??)?;
         let sub = reader.name(&["sub"]).ok()?.map(Arc::from);
         let allow = Allow::read(&mut reader).ok()?;

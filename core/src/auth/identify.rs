@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::claims::Claims;
 use super::outside::Asked;
-use super::reader::parse_realm;
 use super::state::State;
 use super::{
     Allow, Attempt, Credential, Denied, EVERY_REALM, KeylessConsumers, MAX_SECRET, Need, Principal,
@@ -63,7 +62,10 @@ pub(super) fn decide(
     if !state.enabled {
         return Decision::Known(Ok(Principal::everybody()));
     }
-    let desired = match given(attempt.realm.as_ref()).map(parse_realm).transpose() {
+    let desired = match given(attempt.realm.as_ref())
+        .map(RealmId::parse)
+        .transpose()
+    {
         Ok(desired) => desired,
         Err(error) => return Decision::Known(Err(error.into())),
     };

@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 
 use super::Secret;
 use super::claims::Claims;
-use super::reader::parse_realm;
 use super::secret::MAX_SECRET;
 use crate::clock::Timestamp;
 use crate::model::RealmId;
@@ -28,7 +27,7 @@ pub(super) fn peek_realm(token: &str) -> Option<RealmId> {
     };
     let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
     let claims: Members = serde_json::from_slice(&claims).ok()?;
-    parse_realm(claims.get("realm")?.as_str()?).ok()
+    RealmId::parse(claims.get("realm")?.as_str()?).ok()
 }
 
 /// What a token says, if this key has signed it and it is in force.

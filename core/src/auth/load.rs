@@ -10,7 +10,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::outside::{ExternalValidator, ValidatorUrl, Validators};
-use super::reader::parse_realm;
 use super::records::{self, Read, Stored};
 use super::secret::stored;
 use super::state::State;
@@ -111,7 +110,7 @@ impl Merge {
         let stored = Stored {
             entry: Some(entry.clone()),
             imported: Some(file.clone()),
-            moved_to: None,
+            ..Stored::default()
         };
         self.changes.push(records::put(collection, read, &stored)?);
         Ok(Some(entry))
@@ -134,21 +133,28 @@ impl Merge {
                 |file| file.begun(now),
             )?;
             if let Some(to) = &read.stored.moved_to {
-                moved.insert(realm.clone(), parse_realm(to)?);
+                moved.insert(realm.clone(), RealmId::parse(to)?);
                 if entry.is_none() {
                     self.arrived(&read)?;
                 }
             }
+            let removed = read.stored.removed_at.filter(|_| entry.is_none());
             self.state.set_realm(realm, entry.map(Arc::new));
+            if let Some(at) = removed {
+                self.state.set_removed(realm, at);
+            }
         }
         for (key, read) in reads {
-            let realm = parse_realm(&key)?;
+            let realm = RealmId::parse(&key)?;
             if let Some(to) = &read.stored.moved_to {
-                moved.insert(realm.clone(), parse_realm(to)?);
+                moved.insert(realm.clone(), RealmId::parse(to)?);
                 self.arrived(&read)?;
             }
             self.state
                 .set_realm(&realm, read.stored.entry.map(Arc::new));
+            if let Some(at) = read.stored.removed_at {
+                self.state.set_removed(&realm, at);
+            }
         }
         Ok(moved)
     }

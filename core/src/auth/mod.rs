@@ -65,7 +65,6 @@ pub use nonces::Nonces;
 pub use outside::{ExternalValidator, ValidatorUrl};
 pub use principal::{Credential, Denied, Need, Principal, TokenHash};
 pub use proof::{Action, Authority, Failures, Proof, Proofs, Signed, Signer, SigningSecret};
-pub use reader::parse_realm;
 pub use realm::{E2ee, EVERY_REALM, RealmConfig, Rules, is_fixed};
 pub use registry::{
     AddedToken, Caller, Lifetime, NewRealm, NewToken, SecretChange, TokenChoice, TokenText,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::Secret;
-use crate::model::{RealmId, duration_from_number, duration_from_text};
+use crate::model::{duration_from_number, duration_from_text};
 use crate::{Error, ErrorKind, Result};
 
 /// Longest lifetime that can be asked for: a hundred years.
@@ -23,18 +23,6 @@ pub(super) struct Reader<'a> {
 /// A `config` error that names where.
 pub(super) fn wrong(path: &str, wanted: &str) -> Error {
     Error::new(ErrorKind::Config, format!("{path} must be {wanted}"))
-}
-
-/// The rule of realm names (P19, admin.md §1.2).
-///
-/// # Errors
-/// `bad_name`.
-pub fn parse_realm(name: &str) -> Result<RealmId> {
-    if matches!(name, "." | "..") {
-        let message = "the realm is \".\" or \"..\", choose another name";
-        return Err(Error::new(ErrorKind::BadName, message));
-    }
-    RealmId::parse(name)
 }
 
 /// A lifetime in the grammar of P14, more than zero.
@@ -151,6 +139,24 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A secret that somebody chose; one that is too short works, with a warning.
+    pub(super) fn chosen(
+        &mut self,
+        names: &[&str],
+        shortest: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Secret>> {
+        let secret = self.secret(names)?;
+        if secret
+            .as_ref()
+            .is_some_and(|secret| secret.is_short(shortest))
+        {
+            let at = self.at(names[0]);
+            warnings.push(format!("{at} should have at least {shortest} characters"));
+        }
+        Ok(secret)
+    }
+
     pub(super) fn ttl(&mut self, names: &[&str]) -> Result<Option<Duration>> {
         let value = self.get(names);
         value
@@ -248,16 +254,6 @@ mod tests {
             json!("99999999d"),
         ] {
             assert_eq!(read(bad.clone()), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_realm_is_no_dot_and_no_two_dots() {
-        for bad in ["", ".", "..", " a", "a\n", &"x".repeat(256)] {
-            assert!(parse_realm(bad).is_err(), "{bad:?}");
-        }
-        for good in ["org:acme", "*", "__proto__", "a.b", "..."] {
-            assert!(parse_realm(good).is_ok(), "{good:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::reader::Reader;
-use super::secret::stored;
+use super::secret::{SHORTEST_SHARED, SHORTEST_SIGNING, stored};
 use super::{Secret, TokenHash, ValidatorUrl};
 use crate::clock::Timestamp;
 use crate::model::RealmId;
@@ -159,10 +159,10 @@ impl RealmConfig {
         let mut reader = Reader::new(path, value)?;
         let mut config = Self {
             required: reader.flag(&["required"])?,
-            manager_key: reader.secret(&["manager_key"])?,
-            jwt_key: reader.secret(&["jwt_key"])?,
+            manager_key: reader.chosen(&["manager_key"], SHORTEST_SIGNING, warnings)?,
+            jwt_key: reader.chosen(&["jwt_key"], SHORTEST_SIGNING, warnings)?,
             key: reader
-                .secret(&["key", "preshared_key"])?
+                .chosen(&["key", "preshared_key"], SHORTEST_SHARED, warnings)?
                 .map(|key| key.hash()),
             require_key: reader.flag(&["require_key"])?,
             require_acceptance: reader.flag(&["require_acceptance"])?,

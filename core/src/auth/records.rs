@@ -3,6 +3,7 @@
 //! removed stays so. Knows no meaning of an entry. Called by `load` and the registry.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub(super) struct Stored<T> {
     /// The name that a renamed realm has now, while tokens may still name the old one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) moved_to: Option<Arc<str>>,
+    /// When a realm of this name was removed, or got another one: what names it still is not let in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) removed_at: Option<Timestamp>,
 }
 
 impl<T> Default for Stored<T> {
@@ -36,6 +40,7 @@ impl<T> Default for Stored<T> {
             entry: None,
             imported: None,
             moved_to: None,
+            removed_at: None,
         }
     }
 }
@@ -130,15 +135,23 @@ fn before(key: &str) -> Option<Arc<str>> {
     }
 }
 
+/// How long a removed realm is known to be gone.
+const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Until when a realm that was removed at this time is known to be gone.
+pub(super) fn remembered_until(removed: Timestamp) -> Timestamp {
+    removed.plus(REMEMBERED)
+}
+
 /// The change that makes a document say this; one that says nothing goes.
 pub(super) fn put<T: Serialize>(
     collection: Collection,
     read: &Read<T>,
     stored: &Stored<T>,
 ) -> Result<DocumentChange> {
-    let is_needed =
+    let is_lasting =
         stored.entry.is_some() || stored.imported.is_some() || stored.moved_to.is_some();
-    let text = if is_needed {
+    let text = if is_lasting || stored.removed_at.is_some() {
         let text = serde_json::to_string(stored)
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
         if text.len() > MAX_TEXT {
@@ -153,7 +166,10 @@ pub(super) fn put<T: Serialize>(
         collection,
         key: read.key.clone(),
         text,
-        expires: None,
+        expires: stored
+            .removed_at
+            .filter(|_| !is_lasting)
+            .map(remembered_until),
         only_if: read.unchanged,
     })
 }

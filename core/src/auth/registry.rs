@@ -89,6 +89,7 @@ impl Inner {
                 entry: entry.clone(),
                 imported: read.stored.imported.clone(),
                 moved_to: None,
+                removed_at: read.stored.removed_at.filter(|_| entry.is_none()),
             };
             let change = records::put(collection, &read, &stored)?;
             match keeper.change_documents(vec![change], now).await {
@@ -161,7 +162,7 @@ impl Auth {
                 let stored = Stored {
                     entry: Some(enabled),
                     imported: Some(settings.enabled),
-                    moved_to: None,
+                    ..Stored::default()
                 };
                 let change = records::put(Collection::Settings, &read, &stored)?;
                 match keeper.change_documents(vec![change], now).await {

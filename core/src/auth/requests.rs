@@ -25,7 +25,7 @@ use crate::model::RealmId;
 use crate::store::{Collection, Condition, Document, DocumentChange, Documents};
 use crate::{Error, ErrorKind, Result};
 
-use super::{Secret, Token, TokenHash};
+use super::{Failures, Secret, Token, TokenHash};
 
 pub use candidate::{Candidate, PublicRequest, Status, Submission};
 pub use decide::{Decided, Decision};
@@ -45,8 +45,8 @@ const MOST_LISTED: usize = 1000;
 /// How often a change is begun anew because another broker was faster.
 const MOST_TRIES: u32 = 8;
 
-/// Where approved tokens go: whoever knows all tokens.
-pub trait Grants: Send + Sync + 'static {
+/// Where approved tokens go, and where failures are counted: whoever knows all tokens.
+pub trait Grants: Failures {
     /// Whether a token of this hash is known already, of whatever kind.
     fn is_known(&self, hash: &TokenHash) -> bool;
 

@@ -18,6 +18,11 @@ use crate::{Error, ErrorKind, Result};
 /// Most bytes of a secret, and of a token that is looked at (admin.md §2.3).
 pub const MAX_SECRET: usize = 8 << 10;
 
+/// Fewest characters of a key that signs: it can be tried without asking us (admin.md §6.6).
+pub(super) const SHORTEST_SIGNING: usize = 16;
+/// Fewest characters of a realm's pre-shared key.
+pub(super) const SHORTEST_SHARED: usize = 8;
+
 /// A secret text; dropped from errors, logs and `Debug`.
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
@@ -33,6 +38,22 @@ impl Secret {
             return Err(Error::new(ErrorKind::BadCommand, message));
         }
         Ok(Self(text.into()))
+    }
+
+    /// Refuses one that is too short to be chosen for what it is; `what` names it.
+    ///
+    /// # Errors
+    /// `bad_command`.
+    pub(super) fn check_length(&self, what: &str, shortest: usize) -> Result<()> {
+        if !self.is_short(shortest) {
+            return Ok(());
+        }
+        let message = format!("{what} has at least {shortest} characters");
+        Err(Error::new(ErrorKind::BadCommand, message))
+    }
+
+    pub(super) fn is_short(&self, shortest: usize) -> bool {
+        self.0.chars().take(shortest).count() < shortest
     }
 
     /// A new one: 32 random bytes as 64 hex digits.

@@ -13,8 +13,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::outside::{ExternalValidator, ValidatorUrl};
-use super::reader::{MAX_TTL, Reader, parse_realm, wrong};
+use super::reader::{MAX_TTL, Reader, wrong};
 use super::realm::RealmConfig;
+use super::secret::SHORTEST_SIGNING;
 use super::token::{FileToken, ManagementToken, Token};
 use super::{Secret, TokenHash};
 use crate::Result;
@@ -146,7 +147,7 @@ impl AuthSettings {
                 *flag = given;
             }
         }
-        self.jwt_secret = reader.secret(&["jwt_secret"])?;
+        self.jwt_secret = reader.chosen(&["jwt_secret"], SHORTEST_SIGNING, &mut self.warnings)?;
         self.jwt_max_ttl = reader.ttl(&["jwt_max_ttl"])?;
         if let Some(ttl) = reader.ttl(&["ephemeral_realm_ttl", "temporary_realm_ttl"])? {
             self.ephemeral_realm_ttl = ttl.min(MAX_TTL);
@@ -172,7 +173,7 @@ impl AuthSettings {
     fn entries(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         let warnings = &mut self.warnings;
         for (path, name, value) in reader.map(&["realms"])? {
-            let realm = parse_realm(name)
+            let realm = RealmId::parse(name)
                 .map_err(|error| wrong(&path, &format!("named otherwise: {error}")))?;
             let default_ttl = self.ephemeral_realm_ttl;
             let parsed = RealmConfig::read(&path, &realm, value, default_ttl, warnings)?;

@@ -6,9 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::outside::Validators;
+use super::records::remembered_until;
 use super::{AuthSettings, E2ee, ManagementToken, RealmConfig, Rules, Secret, Token, TokenHash};
 use crate::clock::Timestamp;
 use crate::model::RealmId;
+
+/// Most removed realms that are known to be gone, the latest ones.
+const MAX_REMOVED: usize = 10_000;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -18,6 +22,8 @@ pub(super) struct State {
     /// Whether authentication is on.
     pub(super) enabled: bool,
     realms: BTreeMap<RealmId, Arc<RealmConfig>>,
+    /// Since when realms of these names are gone.
+    removed: HashMap<RealmId, Timestamp>,
     tokens: HashMap<TokenHash, Arc<Token>>,
     by_realm: HashMap<RealmId, BTreeSet<TokenHash>>,
     by_client: HashMap<(RealmId, Arc<str>), BTreeSet<TokenHash>>,
@@ -57,10 +63,30 @@ impl State {
         Rules::of(self.realm(realm).map(|config| &**config))
     }
 
-    /// Whether a realm's end has come: it is gone, though not yet disposed of.
+    /// Whether a realm's end has come, disposed of or not. One that was removed is there again once it is
+    /// configured anew or a token is for it: all it had were dropped (admin.md §1.6).
     pub(super) fn is_gone(&self, realm: &RealmId, now: Timestamp) -> bool {
-        self.realm(realm)
-            .is_some_and(|config| config.is_expired(now))
+        match self.realm(realm) {
+            Some(config) => config.is_expired(now),
+            None if self.by_realm.contains_key(realm) => false,
+            None => {
+                let removed = self.removed.get(realm);
+                removed.is_some_and(|at| now < remembered_until(*at))
+            }
+        }
+    }
+
+    /// A realm of this name was removed: until it is configured anew nothing that names it is let in.
+    pub(super) fn set_removed(&mut self, realm: &RealmId, at: Timestamp) {
+        if self.realms.contains_key(realm) {
+            return;
+        }
+        if self.removed.len() >= MAX_REMOVED {
+            let oldest = self.removed.iter().min_by_key(|(_, at)| **at);
+            let oldest = oldest.map(|(realm, _)| realm.clone());
+            oldest.map(|oldest| self.removed.remove(&oldest));
+        }
+        self.removed.insert(realm.clone(), at);
     }
 
     /// Puts or removes a realm.
@@ -80,6 +106,7 @@ impl State {
             self.ends.insert((end, realm.clone()));
         }
         self.encrypted += usize::from(config.e2ee == E2ee::Required);
+        self.removed.remove(realm);
         self.realms.insert(realm.clone(), config);
     }
 

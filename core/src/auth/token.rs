@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::allow::StoredAllow;
-use super::reader::{Reader, parse_realm, wrong};
+use super::reader::{Reader, wrong};
 use super::realm::EVERY_REALM;
 use super::{Allow, Role, Secret, TokenHash};
 use crate::model::RealmId;
@@ -66,7 +66,7 @@ impl TryFrom<StoredToken> for Token {
         let role = Role::parse(&stored.role);
         let role = role.ok_or_else(|| Error::new(ErrorKind::StoreCorrupt, "an unknown role"))?;
         Ok(Self {
-            realm: parse_realm(&stored.realm)?,
+            realm: RealmId::parse(&stored.realm)?,
             role,
             client_id: stored.client_id,
             client_name: stored.client_name,
@@ -190,7 +190,7 @@ impl FileToken<Token> {
         let (hash, secret) = known_by(&mut reader)?;
         let realm = match reader.text(&["realm"])? {
             None => RealmId::default(),
-            Some(name) => parse_realm(name)
+            Some(name) => RealmId::parse(name)
                 .map_err(|error| wrong(&reader.at("realm"), &format!("a name: {error}")))?,
         };
         let role = match reader.text(&["role"])? {

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use super::listen::Slot;
+use super::ports::Notice;
 use super::realm::Realm;
 use super::request::{Leave, QueueStats, RealmStats};
-use super::{Answer, Broker, ready, takeover};
+use super::{Answer, Broker, ready, takeover, unsubscribe};
 use crate::model::RealmId;
 use crate::store::{DeadLetterId, QueueId, QueueKind, QueueSettings, QueueSpec};
 use crate::{Error, ErrorKind};
@@ -123,11 +125,39 @@ pub(super) fn release_queue(broker: &Arc<Broker>, realm: &RealmId, queue: QueueI
         (slot, spec, seen)
     };
     let opening = broker.store().open(spec, seen);
+    let broker = broker.clone();
     Box::pin(async move {
         opening.await?;
-        realm.state.lock().give(&slot, None);
+        let_go(&broker, &realm, &slot);
         Ok(())
     })
+}
+
+/// A queue is nobody's any more. Who used it as its owner listens to it no more, and is told; what
+/// they hold goes back without a failure (P30).
+fn let_go(broker: &Broker, realm: &Realm, slot: &Slot) {
+    let told: Vec<_> = {
+        let mut state = realm.state.lock();
+        let has_owner = slot.state.lock().settings.owner.is_some();
+        let listening = match has_owner {
+            true => state.listening(slot),
+            false => Vec::new(),
+        };
+        for (member, name) in &listening {
+            unsubscribe::detach(broker, member, &mut state, name, &slot.entry.key);
+        }
+        state.give(slot, None);
+        listening.into_iter().map(|(member, _)| member).collect()
+    };
+    let text = format!(
+        "an administrator has released the queue {:?}: it belongs to whoever subscribes next",
+        &*slot.name
+    );
+    let error = Error::new(ErrorKind::ConsumerIdTaken, text);
+    for member in told {
+        let notice = broker.encode().notice(&Notice::Failed(&error));
+        member.outbox().notice(notice);
+    }
 }
 
 /// Closes every session of a realm.

@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::listen::Slot;
+use super::member::Member;
 use super::pass::Pass;
 use super::realm::{SlotKey, State};
 use super::remembered::MOST_NAMES;
 use super::request::SubscribeRequest;
 use super::subscribe::identity;
 use crate::model::{ConsumerName, GroupName, Key};
+use crate::store::QueueKind;
 
 /// A consumer's table beyond this gives room back when most of its subscriptions have ended.
 const ROOMY: usize = 64;
@@ -170,8 +172,79 @@ impl State {
         pass.may_use(kept.owner.as_ref()).then_some(kept)
     }
 
+    /// Who listens by a queue here, under which names.
+    pub(super) fn listening(&self, slot: &Slot) -> Vec<(Arc<Member>, ConsumerName)> {
+        let seats = slot.state.lock().seats.clone();
+        let seated = seats
+            .into_iter()
+            .filter_map(|(session, name)| Some((self.members.get(&session)?.clone(), name)));
+        let mut listening: Vec<_> = seated.collect();
+        let slot_key = (slot.entry.key.clone(), slot.kind, slot.name.clone());
+        let users = self.users.get(&slot_key).into_iter();
+        for name in users.flat_map(Users::names) {
+            let is_seated = listening.iter().any(|(_, seated)| seated == name);
+            if !is_seated && let Some(holder) = self.listener(name, &slot_key.0) {
+                listening.push((holder.clone(), name.clone()));
+            }
+        }
+        listening
+    }
+
+    /// Who holds a name and listens to the key by it.
+    fn listener(&self, name: &ConsumerName, key: &Arc<Key>) -> Option<&Arc<Member>> {
+        let holder = self.consumer_holder(name)?;
+        let place = (key.clone(), name.clone());
+        let listens = holder.names.lock().listeners.contains_key(&place);
+        listens.then_some(holder)
+    }
+
+    /// Whether somebody else uses this queue at the moment: listens by it, or may go on with it without
+    /// showing anything (P30).
+    pub(super) fn is_shared(&self, slot_key: &SlotKey, but: &ConsumerName) -> bool {
+        let users = self.users.get(slot_key).into_iter();
+        let mut others = users.flat_map(Users::names).filter(|name| *name != but);
+        others.any(|name| {
+            let holder = self.consumer_holder(name);
+            holder.is_some_and(|holder| holder.pass().owner.is_none())
+                || self.listener(name, &slot_key.0).is_some()
+        })
+    }
+
+    /// A group that nobody owns or else uses at this moment is its next member's (P30).
+    pub(super) fn claim_group(&mut self, name: &GroupName, owner: &Arc<str>, by: &ConsumerName) {
+        let group = self.groups.get(name);
+        if group.is_none_or(|group| group.owner.is_some()) {
+            return;
+        }
+        let mut keys = self.users.keys();
+        let is_shared = keys.any(|key| {
+            let is_its = key.1 == QueueKind::Group && *key.2 == *name.as_str();
+            is_its && self.is_shared(key, by)
+        });
+        if !is_shared && let Some(group) = self.groups.get_mut(name) {
+            group.owner = Some(owner.clone());
+        }
+    }
+
+    /// Sessions of a queue's owner that sit there still are closed when it becomes another's: they come
+    /// back to be told (P30).
+    fn close_owners(&self, slot: &Slot, owner: Option<&Arc<str>>) {
+        let inner = slot.state.lock();
+        let before = &inner.settings.owner;
+        if before.is_none() || before.as_ref() == owner {
+            return;
+        }
+        for (session, _) in &inner.seats {
+            let member = self.members.get(session);
+            if let Some(member) = member.filter(|member| member.pass().owner.as_ref() != owner) {
+                member.outbox().close();
+            }
+        }
+    }
+
     /// A queue has another owner, or none, and so has what is subscribed by it (P30).
     pub(super) fn give(&mut self, slot: &Slot, owner: Option<&Arc<str>>) {
+        self.close_owners(slot, owner);
         slot.state.lock().settings.owner = owner.cloned();
         let slot_key = (slot.entry.key.clone(), slot.kind, slot.name.clone());
         let names: Vec<_> = match self.users.get_mut(&slot_key) {

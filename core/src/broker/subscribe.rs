@@ -144,6 +144,9 @@ fn enlist(
     check_owner(&state, member, &request, slot_key.as_ref())?;
     let owner = owner(&state, member, &request, slot_key.as_ref());
     let name = &request.consumer;
+    if let (Some(group), Some(owner)) = (&request.options.group, &owner) {
+        state.claim_group(group, owner, name);
+    }
     if let Some((_, QueueKind::Consumer, id)) = &slot_key
         && let Some(consumer) = state.consumers.get_mut(name)
     {
@@ -238,8 +241,8 @@ pub(super) fn check_owner(
     Err(Error::new(ErrorKind::ConsumerIdTaken, text))
 }
 
-/// Whose the subscription and its queue are from now on: what keyless sessions use at this moment
-/// stays everybody's (P30).
+/// Whose the subscription and its queue are from now on: what others use at this moment though nobody
+/// owns it stays everybody's (P30).
 fn owner(
     state: &State,
     member: &Member,
@@ -248,10 +251,8 @@ fn owner(
 ) -> Option<Arc<str>> {
     let owner = member.pass().owner.clone()?;
     let users = slot_key.and_then(|key| state.users.get(key));
-    let users = users.filter(|users| users.owner.is_none());
-    let mut names = users.into_iter().flat_map(registry::Users::names);
-    let is_shared =
-        names.any(|name| *name != request.consumer && state.consumer_holder(name).is_some());
+    let nobodys = slot_key.filter(|_| users.is_some_and(|users| users.owner.is_none()));
+    let is_shared = nobodys.is_some_and(|key| state.is_shared(key, &request.consumer));
     (!is_shared).then_some(owner)
 }
 

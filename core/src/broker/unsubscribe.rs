@@ -176,7 +176,7 @@ fn own_slot(
 }
 
 /// Stops listening for this session; what it held goes back without a failure (P10).
-fn detach(
+pub(super) fn detach(
     broker: &Broker,
     member: &Member,
     state: &mut State,

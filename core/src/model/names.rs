@@ -85,6 +85,10 @@ fn check_realm(name: &str) -> Result<()> {
             "the realm has blanks at its edges",
         ));
     }
+    if matches!(name, "." | "..") {
+        let text = "the realm is \".\" or \"..\", choose another name";
+        return Err(Error::new(ErrorKind::BadName, text));
+    }
     Ok(())
 }
 
@@ -288,10 +292,16 @@ mod tests {
     }
 
     #[test]
-    fn a_realm_has_no_blanks_at_its_edges() {
+    fn a_realm_has_no_blanks_at_its_edges_and_is_no_dots() {
         assert!(RealmId::parse(" a").is_err());
         assert!(RealmId::parse("a ").is_err());
         assert!(RealmId::parse("a b").is_ok());
+        for good in ["org:acme", "*", "__proto__", "a.b", "...", &"x".repeat(255)] {
+            assert!(RealmId::parse(good).is_ok(), "{good:?}");
+        }
+        for bad in ["", ".", "..", "a\n", &"x".repeat(256)] {
+            assert!(RealmId::parse(bad).is_err(), "{bad:?}");
+        }
         assert_eq!(RealmId::default().as_str(), "default");
     }
 

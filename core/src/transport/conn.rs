@@ -3,7 +3,7 @@
 //! The task that owns the connection sleeps until a signal or the socket wakes it; everybody else
 //! only changes this state and signals. Knows frames as bytes, no packets.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake};
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 
+use super::caller::Caller;
 use super::engine::Stop;
 use super::line::{Line, Ping, Pulse, write_out};
 use super::socket::Socket;
@@ -35,15 +36,6 @@ pub(super) const CALL: u32 = 1 << 6;
 
 /// The text frame `2`.
 const PING: Bytes = Bytes::from_static(b"\x81\x012");
-
-/// Whose connection it is.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Caller {
-    /// The client's address, perhaps behind a proxy.
-    pub remote: SocketAddr,
-    /// Nobody on the way can read along.
-    pub is_secure: bool,
-}
 
 /// See the module.
 pub(super) struct Conn {

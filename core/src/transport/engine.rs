@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::conn::{BROKEN, CALL, CLOSE, Caller, Conn, HANDLER_TICK, TICK, WRITABLE};
+use super::caller::Caller;
+use super::conn::{BROKEN, CALL, CLOSE, Conn, HANDLER_TICK, TICK, WRITABLE};
 use super::permits::Permit;
 use super::polling::Named;
 use super::reader::Sink;

@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::body::{self, Unread};
+use super::caller::Caller;
 use super::config::Doors;
-use super::conn::Caller;
 use super::engine::Session;
 use super::polling::{self, Answer, Entry, Post};
 use super::probe::Offer;
@@ -108,7 +108,9 @@ pub(super) async fn answer(
     let caller = caller(&doors, peer, request.headers());
     let path = config.path.trim_end_matches('/');
     if request.uri().path().trim_end_matches('/') != path {
-        let Caller { remote, is_secure } = caller;
+        let Caller {
+            remote, is_secure, ..
+        } = caller;
         request.extensions_mut().insert(Peer { remote, is_secure });
         return (thread.shared.fallback)(request).await;
     }
@@ -154,6 +156,7 @@ fn caller(doors: &Doors, peer: Caller, headers: &HeaderMap) -> Caller {
     Caller {
         remote: SocketAddr::new(client, port),
         is_secure: peer.is_secure || nearest.eq_ignore_ascii_case("https"),
+        is_local: peer.is_local,
     }
 }
 

@@ -69,6 +69,11 @@ impl Link {
         self.0.conn.caller.is_secure
     }
 
+    /// Whether nobody else can listen: over TLS, or within this machine, by the peer's own address.
+    pub fn is_private(&self) -> bool {
+        self.0.conn.caller.is_private()
+    }
+
     /// The number of the I/O thread that owns the connection, from 0.
     pub fn thread(&self) -> usize {
         self.0.conn.thread.index

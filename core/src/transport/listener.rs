@@ -23,8 +23,8 @@ use tokio::runtime::Builder;
 use tokio::sync::{Notify, watch};
 
 use super::Service;
+use super::caller::Caller;
 use super::config::{Config, SharedDoors, SharedTls};
-use super::conn::Caller;
 use super::engine::EngineService;
 use super::http::{self, Fallback};
 use super::permits::Permits;
@@ -383,6 +383,7 @@ async fn serve(thread: Arc<Thread>, stream: TcpStream, remote: SocketAddr, seat:
         let caller = Caller {
             remote,
             is_secure: false,
+            is_local: remote.ip().is_loopback(),
         };
         return serve_http(thread, stream, caller, seat).await;
     };
@@ -396,6 +397,7 @@ async fn serve(thread: Arc<Thread>, stream: TcpStream, remote: SocketAddr, seat:
             let caller = Caller {
                 remote,
                 is_secure: true,
+                is_local: remote.ip().is_loopback(),
             };
             // Larger than a plain one: not every connection has room for it.
             Box::pin(serve_http(thread, stream, caller, seat)).await;

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 mod body;
+mod caller;
 mod config;
 mod conn;
 mod engine;

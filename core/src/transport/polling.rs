@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::conn::{BROKEN, Caller, Conn, TICK};
+use super::caller::Caller;
+use super::conn::{BROKEN, Conn, TICK};
 use super::engine::{Session, Stop, Violation};
 use super::permits::Permit;
 use super::probe::{Offer, Probe, Progress};

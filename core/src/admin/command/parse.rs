@@ -157,7 +157,7 @@ fn credentials(name: &str, body: &Body) -> Result<Command> {
         "list_sessions" => Command::ListSessions {
             realm: body.any_realm()?,
         },
-        "disconnect" => Command::Disconnect(which_session(body)?),
+        "disconnect" => disconnect(body)?,
         _ => return Err(unknown(name)),
     })
 }
@@ -219,16 +219,17 @@ fn which_token(body: &Body) -> Result<(TokenChoice, bool)> {
     }
 }
 
-fn which_session(body: &Body) -> Result<WhichSession> {
-    if let Some(socket) = body.filled(&["socket_id", "socketId"])? {
-        return Ok(WhichSession::Socket(socket));
-    }
-    if let Some(client) = body.filled(&["client_id", "clientId"])? {
-        return Ok(WhichSession::Client(client));
-    }
+fn disconnect(body: &Body) -> Result<Command> {
     let realm = body.any_realm()?;
-    let realm = realm.ok_or_else(|| bad("give socket_id, client_id or realm"))?;
-    Ok(WhichSession::Realm(realm))
+    let socket = body.filled(&["socket_id", "socketId"])?;
+    let client = body.filled(&["client_id", "clientId"])?;
+    let which = match (socket, client, &realm) {
+        (Some(socket), _, _) => WhichSession::Socket(socket),
+        (None, Some(client), _) => WhichSession::Client(client),
+        (None, None, Some(_)) => WhichSession::All,
+        (None, None, None) => return Err(bad("give socket_id, client_id or realm")),
+    };
+    Ok(Command::Disconnect { which, realm })
 }
 
 fn queues(name: &str, body: &Body) -> Result<Command> {

@@ -50,7 +50,8 @@ impl Rig {
             address: [10, 0, 0, 1].into(),
             session: "s1".into(),
         };
-        self.requests.submit(submission, self.clock.now()).await
+        let submitted = self.requests.submit(submission, self.clock.now()).await;
+        submitted.map_err(|denied| denied.error)
     }
 
     async fn approve(&self, id: &str) -> Result<Option<Secret>> {

@@ -112,7 +112,7 @@ impl Inner {
             let stored = Stored {
                 entry: Some(entry.clone()),
                 imported: Some(file.clone()),
-                moved_to: None,
+                ..Stored::default()
             };
             let change = records::put(Collection::Settings, &read, &stored)?;
             match keeper.change_documents(vec![change], now).await {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::super::realm::refuse_fixed;
 use super::super::records::{self, Stored};
+use super::super::secret::{SHORTEST_SHARED, SHORTEST_SIGNING};
 use super::super::{Auth, E2ee, EVERY_REALM, Inner, RealmConfig, Secret, TokenHash, is_fixed};
 use super::lifetime::{Lifetime, clamp};
 use super::{MAX_ENTRIES, TRIES};
@@ -132,13 +133,14 @@ impl Inner {
             let new = Stored {
                 entry: Some(config.clone()),
                 imported: target.stored.imported.clone(),
-                moved_to: None,
+                ..Stored::default()
             };
             // Until the last token has followed, the old name points to the new one.
             let old = Stored {
                 entry: None,
                 imported: source.stored.imported.clone(),
                 moved_to: Some(to.as_str().into()),
+                removed_at: Some(now),
             };
             let changes = vec![
                 records::put(Collection::Realms, &source, &old)?,
@@ -153,6 +155,7 @@ impl Inner {
         let tokens = self.state.read().tokens_of(from);
         self.change(|state| {
             state.set_realm(from, None);
+            state.set_removed(from, now);
             state.set_realm(to, Some(Arc::new(config)));
             for hash in &tokens {
                 if let Some(mut token) = state.token(hash).map(|token| (**token).clone()) {
@@ -187,15 +190,40 @@ impl Inner {
         for hash in &tokens {
             self.drop_token(hash, realm).await?;
         }
-        let known = self.edit(
-            Collection::Realms,
-            realm.as_str(),
-            |_: Option<RealmConfig>| Ok(None),
-        );
-        known.await?;
-        self.put_realm(realm, None);
+        let now = self.clock.now();
+        self.forget_realm(realm, now).await?;
+        self.change(|state| {
+            state.set_realm(realm, None);
+            state.set_removed(realm, now);
+        });
         Ok(tokens)
     }
+
+    async fn forget_realm(&self, realm: &RealmId, now: Timestamp) -> Result<()> {
+        let keeper = &**self.keeper()?;
+        let mut tries = TRIES;
+        loop {
+            let read = records::one(keeper, Collection::Realms, realm.as_str(), now).await?;
+            let stored: Stored<RealmConfig> = Stored {
+                imported: read.stored.imported.clone(),
+                removed_at: Some(now),
+                ..Stored::default()
+            };
+            let change = records::put(Collection::Realms, &read, &stored)?;
+            match keeper.change_documents(vec![change], now).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && tries > 0 => tries -= 1,
+                forgotten => return forgotten,
+            }
+        }
+    }
+}
+
+fn check_signing(what: &str, key: Option<&Secret>) -> Result<()> {
+    key.map_or(Ok(()), |key| key.check_length(what, SHORTEST_SIGNING))
+}
+
+fn check_shared(key: Option<&Secret>) -> Result<()> {
+    key.map_or(Ok(()), |key| key.check_length("key", SHORTEST_SHARED))
 }
 
 fn full() -> Error {
@@ -215,12 +243,15 @@ impl Auth {
     /// Makes a realm; answers when it ends, if it does.
     ///
     /// # Errors
-    /// `realm_exists`, also while one that has ended is not disposed of; `bad_command` for `*`, and for
-    /// `default` with a lifetime; those of the store.
+    /// `realm_exists`, also while one that has ended is not disposed of; `bad_command` for `*`, for
+    /// `default` with a lifetime, and for a key that is too short; those of the store.
     pub async fn add_realm(&self, realm: RealmId, new: NewRealm) -> Result<Option<Timestamp>> {
         if realm.as_str() == EVERY_REALM || new.lifetime != Lifetime::Permanent {
             refuse_fixed(&realm)?;
         }
+        check_signing("manager_key", new.manager_key.as_ref())?;
+        check_signing("jwt_key", new.jwt_key.as_ref())?;
+        check_shared(new.key.as_ref())?;
         self.whole(move |inner| async move {
             refuse_full(inner.state.read().count_realms())?;
             let mut config = RealmConfig {
@@ -339,8 +370,9 @@ impl Auth {
     /// signed end.
     ///
     /// # Errors
-    /// As [`set_realm_auth`](Auth::set_realm_auth).
+    /// As [`set_realm_auth`](Auth::set_realm_auth); `bad_command` for one of less than 16 characters.
     pub async fn set_realm_manager_key(&self, realm: RealmId, key: Option<Secret>) -> Result<()> {
+        check_signing("manager_key", key.as_ref())?;
         self.whole(move |inner| async move {
             let edit = |config: &mut RealmConfig| config.manager_key.clone_from(&key);
             inner.edit_realm(&realm, false, edit).await
@@ -354,6 +386,7 @@ impl Auth {
     /// # Errors
     /// As [`set_realm_auth`](Auth::set_realm_auth).
     pub async fn set_realm_jwt_key(&self, realm: RealmId, key: Option<Secret>) -> Result<()> {
+        check_signing("jwt_key", key.as_ref())?;
         self.whole(move |inner| async move {
             let edit = |config: &mut RealmConfig| config.jwt_key.clone_from(&key);
             inner.edit_realm(&realm, false, edit).await
@@ -382,13 +415,14 @@ impl Auth {
     /// sessions of the old key end.
     ///
     /// # Errors
-    /// As [`set_realm_auth`](Auth::set_realm_auth).
+    /// As [`set_realm_auth`](Auth::set_realm_auth); `bad_command` for one of less than 8 characters.
     pub async fn set_realm_key(
         &self,
         realm: RealmId,
         key: Option<Secret>,
         require_key: Option<bool>,
     ) -> Result<()> {
+        check_shared(key.as_ref())?;
         self.whole(move |inner| async move {
             let hash = key.map(|key| key.hash());
             let edit = |config: &mut RealmConfig| {

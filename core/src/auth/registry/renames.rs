@@ -2,7 +2,6 @@
 //! next start. What a realm's messages and requests need for that is their caller's business.
 
 use super::super::load::RENAME;
-use super::super::reader::parse_realm;
 use super::super::realm::refuse_fixed;
 use super::super::{Auth, records};
 use crate::Result;
@@ -58,7 +57,7 @@ impl Auth {
             let (Some(from), Some(to)) = (read.key.strip_prefix(RENAME), to) else {
                 continue;
             };
-            let (from, to) = (parse_realm(from)?, parse_realm(to)?);
+            let (from, to) = (RealmId::parse(from)?, RealmId::parse(to)?);
             let state = self.0.state.read();
             let has_it = state.realm(&from).is_none() && state.realm(&to).is_some();
             open.push((from, to, has_it));

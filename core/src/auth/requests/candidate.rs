@@ -12,7 +12,8 @@ use crate::clock::Timestamp;
 use crate::model::RealmId;
 use crate::{Error, ErrorKind, Result};
 
-use super::super::{Role, Secret, TokenHash, parse_realm};
+use super::super::attempts::counted;
+use super::super::{Denied, Role, Secret, TokenHash};
 use super::kept::Kept;
 use super::{MOST_OF_ADDRESS, Requests, Waiting};
 
@@ -140,7 +141,7 @@ impl Candidate {
                 .map_err(|_| refused("challenge_response is no JSON"))
         });
         Ok(Self {
-            realm: parse_realm(realm)?,
+            realm: RealmId::parse(realm)?,
             role: role.and_then(Role::parse).unwrap_or(Role::Both),
             client_id: name("client_id", client_id)?,
             client_name: name("client_name", client_name)?,
@@ -157,28 +158,34 @@ fn too_many(why: &str) -> Error {
 impl Requests {
     /// Takes a request in; its id. One of the same realm and client id that waits already is superseded
     /// if it came from the same session or with the same token; else both wait, and the manager sees
-    /// that (AF10).
+    /// that (AF10). A token that is refused, and one in the place of another that waits, count as failures
+    /// of the address: nobody guesses tokens by asking.
     ///
     /// # Errors
-    /// `token_exists` if the token is known already, or waits in another request; `rate_limited` if too
-    /// many wait, in sum or of this address; what the keeper says.
-    pub async fn submit(&self, submission: Submission, now: Timestamp) -> Result<Arc<str>> {
+    /// `token_exists` if the token is known already, or waits in another request; `rate_limited` after too
+    /// many failures of this address, or if too many wait, in sum or of it; what the keeper says.
+    pub async fn submit(&self, submission: Submission, now: Timestamp) -> Result<Arc<str>, Denied> {
         let _changing = self.changing.lock().await;
         // Another broker may change what is superseded at the same time.
         match self.try_submit(&submission, now).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => {
+            Err(denied) if denied.error.kind() == ErrorKind::Conflict => {
                 self.try_submit(&submission, now).await
             }
             submitted => submitted,
         }
     }
 
-    async fn try_submit(&self, submission: &Submission, now: Timestamp) -> Result<Arc<str>> {
+    async fn try_submit(
+        &self,
+        submission: &Submission,
+        now: Timestamp,
+    ) -> Result<Arc<str>, Denied> {
         let Submission {
             candidate,
             address,
             session,
         } = submission;
+        self.grants.may_try(*address)?;
         let said = TokenHash::of(session);
         let superseded = self.admit(candidate, *address, said, now)?;
         let (token, minted) = match candidate.token {
@@ -233,6 +240,9 @@ impl Requests {
     ) -> Result<Vec<Kept>> {
         let shows = |request: &Kept| candidate.token == Some(request.token);
         let (mut superseded, mut pending, mut of_address) = (Vec::new(), 0, 0);
+        let mut is_taken = candidate
+            .token
+            .is_some_and(|token| self.grants.is_known(&token));
         let kept = self.kept.lock();
         for request in kept.values().filter(|request| request.is_pending(now)) {
             let is_same =
@@ -241,18 +251,11 @@ impl Requests {
                 superseded.push(request.clone());
                 continue;
             }
-            if shows(request) {
-                return Err(token_exists());
-            }
+            is_taken |= shows(request);
             pending += 1;
-            of_address += usize::from(request.address == address);
+            of_address += usize::from(counted(request.address) == counted(address));
         }
-        if candidate
-            .token
-            .is_some_and(|token| self.grants.is_known(&token))
-        {
-            return Err(token_exists());
-        }
+        // Before anything is said of the token: who may not ask learns nothing of it.
         if of_address >= MOST_OF_ADDRESS {
             return Err(too_many(
                 "too many requests of this address wait for a decision",
@@ -260,6 +263,12 @@ impl Requests {
         }
         if pending >= self.most_pending.load(Ordering::Relaxed) {
             return Err(too_many("too many requests wait for a decision"));
+        }
+        if is_taken || superseded.iter().any(|old| !shows(old)) {
+            self.grants.failed(address);
+        }
+        if is_taken {
+            return Err(token_exists());
         }
         // What one call may change is bounded; nobody has so many.
         superseded.truncate(MOST_OF_ADDRESS);

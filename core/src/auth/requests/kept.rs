@@ -11,7 +11,7 @@ use crate::model::{RealmId, instant};
 use crate::store::{Collection, Condition, Document, DocumentChange};
 use crate::{Error, ErrorKind, Result};
 
-use super::super::{Role, TokenHash, parse_realm};
+use super::super::{Role, TokenHash};
 use super::{DECIDED, PENDING, PublicRequest, Status};
 
 /// One request.
@@ -60,7 +60,7 @@ impl Kept {
             id: Arc::clone(&document.key),
             version: document.version,
             status: text.status,
-            realm: parse_realm(&text.realm).ok()?,
+            realm: RealmId::parse(&text.realm).ok()?,
             role: Role::parse(&text.role)?,
             client_id: text.client_id,
             client_name: text.client_name,

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::store::MemoryStore;
 
-use super::super::{Authority, Role};
+use super::super::{Attempts, Authority, Denied, Role};
 use super::*;
 
 const NOW: Timestamp = Timestamp(1_760_000_000_000);
@@ -23,8 +23,23 @@ fn address(last: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, last).into()
 }
 
-#[derive(Default)]
-struct Tokens(Mutex<HashMap<TokenHash, Token>>);
+struct Tokens(Mutex<HashMap<TokenHash, Token>>, Attempts);
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self(Mutex::default(), Attempts::new())
+    }
+}
+
+impl Failures for Tokens {
+    fn may_try(&self, address: IpAddr) -> Result<(), Denied> {
+        self.1.check(address, 0, Duration::ZERO)
+    }
+
+    fn failed(&self, address: IpAddr) {
+        self.1.failed(address, Duration::ZERO);
+    }
+}
 
 impl Grants for Tokens {
     fn is_known(&self, hash: &TokenHash) -> bool {
@@ -73,7 +88,8 @@ impl Rig {
     }
 
     async fn ask(&self, what: Ask<'_>) -> Result<Arc<str>> {
-        self.requests.submit(what.submission()?, NOW).await
+        let submitted = self.requests.submit(what.submission()?, NOW).await;
+        submitted.map_err(|denied| denied.error)
     }
 
     async fn decide(&self, id: &str, approved: bool, role: Option<Role>) -> Result<Decided> {

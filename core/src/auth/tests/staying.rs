@@ -77,9 +77,13 @@ async fn sessions_end_when_what_let_them_in_does_and_not_before() {
     assert!(changes.has_changed().unwrap());
     assert!(!room.stays(&token) && room.stays(&other));
 
-    auth.set_realm_key(realm("acme"), Some(Secret::parse("k2").unwrap()), None)
-        .await
-        .unwrap();
+    auth.set_realm_key(
+        realm("acme"),
+        Some(Secret::parse("another key").unwrap()),
+        None,
+    )
+    .await
+    .unwrap();
     assert!(!room.stays(&key) && room.stays(&own));
 
     auth.set_realm_manager_key(realm("acme"), None)
@@ -92,9 +96,13 @@ async fn sessions_end_when_what_let_them_in_does_and_not_before() {
         .unwrap();
     assert!(!room.stays(&open));
 
-    auth.set_realm_key(RealmId::default(), Some(Secret::parse("kd").unwrap()), None)
-        .await
-        .unwrap();
+    auth.set_realm_key(
+        RealmId::default(),
+        Some(Secret::parse("key of default").unwrap()),
+        None,
+    )
+    .await
+    .unwrap();
     assert!(!room.stays(&keyless));
 
     auth.close_realm(realm("acme")).await.unwrap();

@@ -282,6 +282,52 @@ async fn a_released_queue_goes_to_who_attaches_next() {
 }
 
 #[tokio::test]
+async fn a_queue_released_under_its_owner_is_the_next_ones_alone() {
+    let world = world().await;
+    let realm = RealmId::default();
+    for group in [false, true] {
+        let id = if group { "g" } else { "k" };
+        let by = |name: &str| {
+            let mut request = wish(name, "x").durable().ack();
+            if group {
+                return request.group("g");
+            }
+            request.consumer_id = Some(ConsumerId::parse("k").unwrap());
+            request
+        };
+        let alice = world.consumer_of("alice", &format!("{id}a")).await;
+        alice.subscribe(by(&format!("{id}a"))).await.unwrap();
+        let producer = world.producer("p");
+        producer.publish(message("p", "x", "1")).await.unwrap();
+        alice.wait_for(1).await;
+        let queues = world.broker.store().queues().await.unwrap();
+        let queue = queues.iter().find(|queue| *queue.spec.name == *id);
+        let queue = queue.unwrap().queue;
+        world.broker.release_queue(&realm, queue).await.unwrap();
+        // It is still connected, but what it held is the next one's, and so is what comes.
+        let bob = world.consumer_of("bob", &format!("{id}b")).await;
+        bob.subscribe(by(&format!("{id}b"))).await.unwrap();
+        assert_eq!(bob.wait_for(1).await.len(), 1);
+        for other in ["", "carol"] {
+            let name = format!("{id}c{other}");
+            let thief = world.consumer_of(other, &name).await;
+            assert_eq!(refused(&thief, by(&name)).await, ErrorKind::ConsumerIdTaken);
+            if group {
+                let elsewhere = wish(&name, "y").group("g");
+                assert_eq!(refused(&thief, elsewhere).await, ErrorKind::ConsumerIdTaken);
+            }
+        }
+        let again = refused(&alice, by(&format!("{id}a"))).await;
+        assert_eq!(again, ErrorKind::ConsumerIdTaken);
+        producer.publish(message("p", "x", "2")).await.unwrap();
+        assert_eq!(alice.bodies().len(), 1);
+        for client in [&alice, &bob] {
+            client.leave(Leave::Closed);
+        }
+    }
+}
+
+#[tokio::test]
 async fn only_the_same_credential_takes_a_name_over_at_once() {
     let world = world().await;
     let hello = || Client::hello("c", Some("instance"));

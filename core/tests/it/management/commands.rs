@@ -60,7 +60,7 @@ fn making_realms() -> Vec<Row> {
             }),
         ),
         done(
-            json!({ "realm": "two", "required": false, "manager_key": "mk", "key": "k",
+            json!({ "realm": "two", "required": false, "manager_key": "signs for realm two", "key": "key of two",
                 "require_acceptance": false, "e2ee": "opportunistic", "allow_anonymous": true }),
             json!({
                 "/settings/realms/two/required": false,
@@ -124,9 +124,12 @@ fn changes() -> Vec<Change> {
         ),
         (
             "set_realm_manager_key",
-            json!({ "manager_key": "m" }),
+            json!({ "manager_key": "sixteen letters!" }),
             json!({ "manager_key_configured": true }),
-            vec![json!({ "manager_key": 1 })],
+            vec![
+                json!({ "manager_key": 1 }),
+                json!({ "manager_key": "fifteen letters" }),
+            ],
         ),
         (
             "set_realm_manager_key",
@@ -136,15 +139,18 @@ fn changes() -> Vec<Change> {
         ),
         (
             "set_realm_jwt_key",
-            json!({ "jwt_key": "m" }),
+            json!({ "jwt_key": "sixteen letters!" }),
             json!({ "jwt_key_configured": true }),
-            vec![json!({ "jwt_key": [] })],
+            vec![
+                json!({ "jwt_key": [] }),
+                json!({ "jwt_key": "fifteen letters" }),
+            ],
         ),
         (
             "set_realm_key",
-            json!({ "presharedKey": "k", "require_key": false }),
+            json!({ "presharedKey": "8 letter", "require_key": false }),
             json!({ "key_configured": true, "require_key": false }),
-            vec![json!({ "key": {} })],
+            vec![json!({ "key": {} }), json!({ "key": "7 lette" })],
         ),
         (
             "set_realm_key",

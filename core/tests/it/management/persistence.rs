@@ -200,7 +200,8 @@ async fn what_was_answered_is_there_after_a_kill() {
         for round in 0..3 {
             let broker = process(folder.path(), storage).await;
             let addr = format!("127.0.0.1:{}", broker.port).parse().unwrap();
-            let body = json!({ "command": "add_realm", "realm": format!("r{round}"), "key": "k" });
+            let body =
+                json!({ "command": "add_realm", "realm": format!("r{round}"), "key": "key of it" });
             let answer = order(addr, &body).await;
             assert_eq!(answer["ok"], true, "{storage}: {answer}");
             broker.kill().await;

@@ -23,6 +23,58 @@ async fn stored(managed: &Managed) -> u64 {
     depth.count + queues.count() as u64
 }
 
+/// A JWT of role `both` in a realm, without an end.
+fn jwt(realm: &str, secret: &str) -> String {
+    use base64::Engine as _;
+    use hmac::{KeyInit as _, Mac as _};
+    let text = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+    let claims = json!({ "realm": realm, "role": "both" }).to_string();
+    let head = text(br#"{"alg":"HS256"}"#);
+    let signed = format!("{head}.{}", text(claims.as_bytes()));
+    let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(signed.as_bytes());
+    format!("{signed}.{}", text(&mac.finalize().into_bytes()))
+}
+
+#[tokio::test]
+async fn a_removed_or_renamed_realm_is_gone_for_jwts_that_name_it_until_it_is_made_anew() {
+    let secret = "signs JWTs of every realm";
+    let managed = Managed::with(On::Memory, |settings| {
+        settings["jwt_secret"] = json!(secret);
+    })
+    .await;
+    let mut client = managed.client(&jwt("acme", secret), "c").await;
+    let renamed = managed.client(&jwt("beta", secret), "c").await;
+    let implied = managed
+        .client(&jwt("nowhere configured", secret), "c")
+        .await;
+    let order = json!({ "command": "remove_realm", "realm": "acme" });
+    assert_eq!(managed.order(order).await["disconnected_sockets"], 1);
+    let told = client.event("AUTH_FAIL").await.expect("why it ends");
+    assert_eq!(told["code"], 401, "{told}");
+    client.ended().await;
+    let order = json!({ "command": "rename_realm", "from": "beta", "to": "gamma" });
+    let answer = managed.ticking(managed.order(order)).await;
+    assert_eq!(answer["ok"], true, "{answer}");
+    for realm in ["acme", "beta"] {
+        let mut again = managed.stranger().await;
+        assert_eq!(shown(&mut again, &jwt(realm, secret)).await, 401, "{realm}");
+    }
+    let realms = realms_in_stats(&managed).await;
+    assert!(
+        !realms
+            .iter()
+            .any(|realm| realm == "acme" || realm == "beta")
+    );
+    let add = json!({ "command": "add_realm", "realm": "acme" });
+    assert_eq!(managed.order(add).await["ok"], true);
+    let mut again = managed.stranger().await;
+    assert_eq!(shown(&mut again, &jwt("acme", secret)).await, "acme");
+    renamed.ended().await;
+    implied.leave().await;
+    managed.house.close().await;
+}
+
 /// A client of `acme` with a message waiting in `e` and a dead letter of `d`.
 async fn filled(managed: &Managed) -> Client {
     let mut client = managed.client("acme-token", "c").await;

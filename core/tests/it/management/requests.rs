@@ -267,3 +267,30 @@ async fn of_one_address_twenty_requests_wait_and_no_more() {
     }
     managed.house.close().await;
 }
+
+#[tokio::test]
+async fn nobody_guesses_tokens_by_asking_to_be_let_in() {
+    let managed = Managed::start(On::Memory).await;
+    let mut client = managed.stranger().await;
+    let mut guesses = 0;
+    let refused = loop {
+        let token = if guesses % 2 == 0 {
+            ADMIN.to_owned()
+        } else {
+            format!("{guesses} is a guess that nobody has as a token")
+        };
+        let answer = client
+            .call("AUTHORIZATION_REQUEST", &with_token("acme", &token))
+            .await;
+        if answer["code"] == 429 {
+            break answer;
+        }
+        guesses += 1;
+        assert!(guesses <= 31, "{answer}");
+    };
+    assert!(refused["retry_after"].is_u64(), "{refused}");
+    client.ended().await;
+    // It is the count of wrong credentials: of this address none is looked at any more.
+    assert_eq!(shown(&mut managed.stranger().await, "wrong").await, 429);
+    managed.house.close().await;
+}

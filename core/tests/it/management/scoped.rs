@@ -9,7 +9,7 @@ use crate::harness::On;
 /// What a realm's key may order, with the realm left out.
 fn own() -> Vec<Value> {
     vec![
-        json!({ "command": "set_realm_key", "key": "k" }),
+        json!({ "command": "set_realm_key", "key": "key of it" }),
         json!({ "command": "set_realm_acceptance", "required": true }),
         json!({ "command": "set_realm_e2ee", "e2ee": "opportunistic" }),
         json!({ "command": "set_realm_lifetime", "ttl": "1h" }),
@@ -175,5 +175,50 @@ async fn a_realms_key_settles_its_own_dead_letters_and_requests_and_no_others() 
         managed.ask(Action::Decide, BETA_KEY, decide).await["ok"],
         true
     );
+    managed.house.close().await;
+}
+
+#[tokio::test]
+async fn who_may_sign_an_order_is_told_what_is_wrong_with_it_and_strangers_are_not() {
+    let managed = Managed::start(On::Memory).await;
+    let malformed = [
+        json!({ "command": "set_realm_lifetime", "realm": "acme", "ttl": "soon" }),
+        json!({ "command": "set_realm_e2ee", "realm": "acme", "e2ee": "maybe" }),
+        json!({ "command": "set_realm_acceptance", "realm": "acme" }),
+        json!({ "command": "set_realm_key", "realm": "acme", "key": 5 }),
+        json!({ "command": "dlq_list", "realm": "acme", "limit": 5000 }),
+        json!({ "command": "set_realm_livetime", "realm": "acme" }),
+    ];
+    // As many as would lock the address out.
+    for body in malformed.iter().cycle().take(36) {
+        let answer = managed.order_by(ACME_KEY, body.clone()).await;
+        assert_refused(&answer, 400, "bad_command");
+    }
+    let unknown = json!({ "command": "dlq_discard", "realm": "acme", "msg_id": "nonsense" });
+    let answer = managed.order_by(ACME_KEY, unknown).await;
+    assert_refused(&answer, 404, "dead_letter_unknown");
+    for body in malformed {
+        for secret in [BETA_KEY, "whatever a stranger has"] {
+            let answer = managed.order_by(secret, body.clone()).await;
+            assert_refused(&answer, 401, "proof_rejected");
+        }
+    }
+    managed.house.close().await;
+}
+
+#[tokio::test]
+async fn who_may_decide_is_told_what_is_wrong_with_a_decision_and_strangers_are_not() {
+    let managed = Managed::start(On::Memory).await;
+    let mut asking = managed.stranger().await;
+    let ask = json!({ "realm": "acme", "client_id": "x", "client_name": "x" });
+    let id = asking.call("AUTHORIZATION_REQUEST", &ask).await["request_id"].clone();
+    let body = json!({ "request_id": id, "approved": "perhaps" });
+    for (secret, code, error) in [
+        (ACME_KEY, 400, "bad_command"),
+        (BETA_KEY, 401, "proof_rejected"),
+    ] {
+        let answer = managed.ask(Action::Decide, secret, body.clone()).await;
+        assert_refused(&answer, code, error);
+    }
     managed.house.close().await;
 }

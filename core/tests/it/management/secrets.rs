@@ -130,12 +130,12 @@ async fn orders_that_bear_secrets_are_refused_over_a_plain_network() {
             (json!({ "command": "get" }), false),
             (json!({ "command": "add_realm", "realm": "x" }), false),
             (
-                json!({ "command": "add_realm", "realm": "y", "key": "k" }),
+                json!({ "command": "add_realm", "realm": "y", "key": "key of it" }),
                 true,
             ),
             (json!({ "command": "add_token", "realm": "x" }), true),
             (
-                json!({ "command": "set_realm_key", "realm": "x", "key": "k" }),
+                json!({ "command": "set_realm_key", "realm": "x", "key": "key of it" }),
                 true,
             ),
         ] {

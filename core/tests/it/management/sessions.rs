@@ -78,7 +78,8 @@ async fn a_changed_realm_key_ends_its_sessions_and_says_how_many() {
     let key = json!({ "realm": "acme", "role": "consumer", "key": "the key of acme" });
     assert_eq!(client.call("AUTHENTICATION", &key).await["ok"], true);
     let mut other = managed.client("acme-token", "a").await;
-    let order = json!({ "command": "set_realm_key", "realm": "acme", "key": "another key" });
+    let order =
+        json!({ "command": "set_realm_key", "realm": "acme", "key": "another key of acme" });
     let answer = managed.order(order).await;
     assert_eq!(answer["disconnected_sockets"], 1, "{answer}");
     client.ended().await;
@@ -109,5 +110,64 @@ async fn a_released_queue_belongs_to_whoever_attaches_next() {
     let order = json!({ "command": "queue_release", "realm": "acme", "queue": queue });
     assert_eq!(managed.order(order).await["ok"], true, "{stats}");
     assert_eq!(second.call("SUBSCRIBE", &wish).await["ok"], true);
+    managed.house.close().await;
+}
+
+#[tokio::test]
+async fn a_client_is_ended_in_the_realm_that_is_named_only() {
+    let managed = Managed::with(On::Memory, |settings| {
+        let token = json!({ "token": "acme-client in beta", "realm": "beta", "role": "both",
+            "client_id": "acme-client" });
+        settings["tokens"].as_array_mut().unwrap().push(token);
+    })
+    .await;
+    let here = managed.client("acme-token", "a").await;
+    let mut there = managed.client("acme-client in beta", "a").await;
+    let by_client = json!({ "command": "disconnect", "client_id": "acme-client", "realm": "acme" });
+    let answer = managed.order(by_client.clone()).await;
+    assert_eq!(answer["disconnected_sockets"], 1, "{answer}");
+    here.ended().await;
+    there.sync().await;
+    let by_socket =
+        json!({ "command": "disconnect", "socket_id": there.socket_id, "realm": "acme" });
+    for order in [by_client, by_socket] {
+        assert_refused(&managed.order(order).await, 404, "session_unknown");
+    }
+    there.sync().await;
+    let anywhere = json!({ "command": "disconnect", "client_id": "acme-client" });
+    let answer = managed.order(anywhere).await;
+    assert_eq!(answer["disconnected_sockets"], 1, "{answer}");
+    there.ended().await;
+    managed.house.close().await;
+}
+
+#[tokio::test]
+async fn whoever_listens_as_owner_is_told_when_its_queue_is_released_and_listens_no_more() {
+    let managed = Managed::start(On::Memory).await;
+    let other = json!({ "command": "add_token", "realm": "acme", "client_id": "other" });
+    let other = managed.order(other).await["token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut first = managed.client("acme-token", "q").await;
+    first.subscribe(super::durable("e")).await;
+    let stats = managed
+        .order(json!({ "command": "queue_stats", "realm": "acme" }))
+        .await;
+    let queue = stats["queues"][0]["queue"].clone();
+    let order = json!({ "command": "queue_release", "realm": "acme", "queue": queue });
+    assert_eq!(managed.order(order).await["ok"], true, "{stats}");
+    let told = first.event("ERROR").await.expect("a word");
+    assert_eq!(told["error"], "consumer_id_taken", "{told}");
+    let mut second = managed.client(&other, "q2").await;
+    let mut wish = super::durable("e");
+    (wish["consumer"], wish["consumer_id"]) = (json!("q2"), json!("q"));
+    assert_eq!(second.call("SUBSCRIBE", &wish).await["ok"], true);
+    (wish["consumer"], wish["consumer_id"]) = (json!("q"), json!("q"));
+    assert_refused(
+        &first.call("SUBSCRIBE", &wish).await,
+        403,
+        "consumer_id_taken",
+    );
     managed.house.close().await;
 }

@@ -93,7 +93,7 @@ async fn what_was_ordered_is_there_after_a_restart() {
     let place = Place::new(true);
     let server = place.start().await;
     for body in [
-        json!({ "command": "add_realm", "realm": "kept", "key": "k", "require_acceptance": false }),
+        json!({ "command": "add_realm", "realm": "kept", "key": "key of it", "require_acceptance": false }),
         json!({ "command": "add_token", "realm": "kept", "token": "a token that is kept as a hash" }),
         json!({ "command": "revoke_token", "token": "beta-token" }),
         json!({ "command": "remove_realm", "realm": "acme" }),

@@ -48,14 +48,17 @@ async fn of_a_realm_what_is_edited_in_the_file_changes_and_the_rest_stays_as_com
     };
     let room = Room::new(file(true, "m1")).await;
     let auth = &room.auth;
-    auth.set_realm_manager_key(realm("acme"), Some(secret("m2")))
+    auth.set_realm_manager_key(realm("acme"), Some(secret("by a command, m2")))
         .await
         .unwrap();
     auth.set_realm_e2ee(realm("acme"), E2ee::Required, false)
         .await
         .unwrap();
     auth.reload(settings(&file(false, "m1"))).await.unwrap();
-    assert_eq!(auth.manager_key(&realm("acme")), Some(secret("m2")));
+    assert_eq!(
+        auth.manager_key(&realm("acme")),
+        Some(secret("by a command, m2"))
+    );
     assert!(auth.needs_e2ee(&realm("acme")));
     assert_eq!(code(auth, &json!({"realm": "acme"})).await, 0);
     auth.reload(settings(&file(false, "m3"))).await.unwrap();

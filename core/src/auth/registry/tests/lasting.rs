@@ -8,7 +8,7 @@ async fn every_change_outlives_the_process() {
     let auth = &room.auth;
     let new = NewRealm {
         required: Some(true),
-        manager_key: Some(secret("manager")),
+        manager_key: Some(secret("signs for manager")),
         key: Some(secret("preshared")),
         require_acceptance: Some(true),
         e2ee: E2ee::Opportunistic,
@@ -59,7 +59,7 @@ async fn every_change_outlives_the_process() {
     assert!(again.auth.management_token("management-token").is_some());
     assert_eq!(
         again.auth.manager_key(&realm("acme")),
-        Some(secret("manager"))
+        Some(secret("signs for manager"))
     );
     // Tokens are nowhere in clear, nor is what only has to be recognised.
     for text in [minted.expose(), "management-token", "preshared"] {
@@ -124,7 +124,7 @@ async fn two_brokers_over_one_keeper_lose_nothing_of_each_other() {
         .await;
     assert_eq!(twice.unwrap_err().kind(), ErrorKind::RealmExists);
     one.auth
-        .set_realm_manager_key(realm("acme"), Some(secret("m")))
+        .set_realm_manager_key(realm("acme"), Some(secret("signs for manager")))
         .await
         .unwrap();
     other.auth.reload_documents().await.unwrap();

@@ -111,7 +111,7 @@ async fn a_renamed_realm_keeps_its_settings_and_tokens_even_if_the_store_fails_i
         let room = Room::new(on()).await;
         let auth = &room.auth;
         let new = NewRealm {
-            manager_key: Some(secret("m")),
+            manager_key: Some(secret("signs for manager")),
             ..NewRealm::default()
         };
         auth.add_realm(realm("old"), new).await.unwrap();
@@ -133,7 +133,10 @@ async fn a_renamed_realm_keeps_its_settings_and_tokens_even_if_the_store_fails_i
         let again = room.again(on()).await;
         assert!(!room.shelf.texts().contains("moved_to"));
         for auth in [auth, &again.auth] {
-            assert_eq!(auth.manager_key(&realm("new")), Some(secret("m")));
+            assert_eq!(
+                auth.manager_key(&realm("new")),
+                Some(secret("signs for manager"))
+            );
             assert_eq!(auth.manager_key(&realm("old")), None);
             for n in 0..3 {
                 let sent = json!({"token": format!("a-token-with-number-{n}")});

@@ -49,7 +49,7 @@ async fn what_waits_is_bounded_by_address_and_in_sum() {
         ..ASK
     };
     let refused = few.submit(over.submission().unwrap(), NOW).await;
-    assert_eq!(kind(refused), ErrorKind::RateLimited);
+    assert_eq!(refused.unwrap_err().error.kind(), ErrorKind::RateLimited);
     // Those whose time is over make room.
     let week = later(7 * 24 * 3600);
     few.submit(over.submission().unwrap(), week).await.unwrap();
@@ -71,8 +71,14 @@ async fn requests_end_by_age_and_number() {
     assert!(rig.again(day).await.requests.kept.lock().is_empty());
     // One session that asks and asks leaves a thousand at most.
     let asked: usize = 1020;
-    for _ in 0..asked {
-        rig.ask(Ask { token: None, ..ASK }).await.unwrap();
+    for n in 0..asked {
+        let address = u8::try_from(n / 30).unwrap();
+        let ask = Ask {
+            token: None,
+            address,
+            ..ASK
+        };
+        rig.ask(ask).await.unwrap();
     }
     let wanted = Wanted {
         limit: Some(2000),
@@ -159,4 +165,28 @@ async fn a_request_that_cannot_be_read_stops_nobody() {
     let rig = rig.again(NOW).await;
     rig.ask(ASK).await.unwrap();
     assert_eq!(rig.pending().len(), 1);
+}
+
+#[tokio::test]
+async fn a_network_of_64_bits_asks_as_one_address_and_learns_nothing_when_it_has_asked_enough() {
+    let rig = Rig::new().await;
+    let known = rig.ask(ASK).await.unwrap();
+    rig.decide(&known, true, None).await.unwrap();
+    let ask = |network: u16, n: u16, token| {
+        let client = format!("c{n}");
+        let candidate = Candidate::new("acme", None, (&client, "C"), token, None);
+        Submission {
+            candidate: candidate.unwrap(),
+            address: [0x2001, 0xdb8, 0, network, 0, 0, 0, n].into(),
+            session: client.into(),
+        }
+    };
+    for n in 0..20 {
+        rig.requests.submit(ask(1, n, None), NOW).await.unwrap();
+    }
+    for token in [None, Some(TOKEN)] {
+        let refused = rig.requests.submit(ask(1, 99, token), NOW).await;
+        assert_eq!(refused.unwrap_err().error.kind(), ErrorKind::RateLimited);
+    }
+    rig.requests.submit(ask(2, 1, None), NOW).await.unwrap();
 }

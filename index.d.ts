@@ -630,6 +630,9 @@ export interface ServerOptions {
    *  long as it lives; the working directory for `storage: 'custom'`). */
   data_dir?: string;
   dataDir?: string;
+  /** Folders besides `data_dir` in which the command `set_persistence` may name files. */
+  storage_paths?: string[];
+  storagePaths?: string[];
   /** Of subscriptions that say none. Default 30 s. */
   ack_timeout?: Duration;
   ackTimeout?: Duration;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::config::ServerConfig;
+use super::persistence::absolute;
 use crate::{Error, ErrorKind, Result};
 
 pub use crate::env_file::{parse as parse_env_file, quote as quote_env_value};
@@ -209,10 +210,6 @@ impl Settings {
         ServerConfig::from_map(file.clone()).map_err(|error| within(path, &error))?;
         Ok(file)
     }
-}
-
-pub(super) fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn within(path: &Path, error: &Error) -> Error {

@@ -15,6 +15,7 @@ mod sessions;
 mod starting;
 mod tokens;
 mod two;
+mod waiting;
 
 use std::time::Duration;
 

@@ -618,6 +618,7 @@ export interface ServerOptions {
   port?: number | string;
   /** Default: all interfaces. */
   host?: string;
+  /** Told what is odd about the options, and what the broker logs of trouble. Default `console`. */
   logger?: Logger;
   /** Where durable messages wait. Default `'memory'`. */
   storage?: StorageChoice;

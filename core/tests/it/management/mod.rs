@@ -13,6 +13,7 @@ mod scoped;
 mod secrets;
 mod sessions;
 mod starting;
+mod switching;
 mod tokens;
 mod two;
 mod waiting;

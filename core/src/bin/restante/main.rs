@@ -31,7 +31,7 @@ enum Command {
     Serve(Box<Serve>),
     /// Tells, checks, exports or fills a store that no broker uses.
     #[command(subcommand)]
-    Store(store::Command),
+    Store(Box<store::Command>),
     /// Orders a running broker about: `restante admin --help`.
     #[command(disable_help_flag = true)]
     Admin {
@@ -132,7 +132,7 @@ fn main() -> ExitCode {
     let done = env_file::args().and_then(|args| match Cli::parse_from(args).command {
         Command::Serve(serve) if serve.check_config => check(&serve).map(|()| ExitCode::SUCCESS),
         Command::Serve(serve) => run(*serve).map(|()| ExitCode::SUCCESS),
-        Command::Store(command) => store::run(command),
+        Command::Store(command) => store::run(*command),
         Command::Admin { .. } => admin(),
     });
     told(done)

@@ -627,6 +627,7 @@ export interface ServerOptions {
   port?: number | string;
   /** Default: all interfaces. */
   host?: string;
+  /** Told what is odd about the options, and what the broker logs of trouble. Default `console`. */
   logger?: Logger;
   /** Where durable messages wait. Default `'memory'`. */
   storage?: StorageChoice;
@@ -639,6 +640,9 @@ export interface ServerOptions {
    *  long as it lives; the working directory for `storage: 'custom'`). */
   data_dir?: string;
   dataDir?: string;
+  /** Folders besides `data_dir` in which the command `set_persistence` may name files. */
+  storage_paths?: string[];
+  storagePaths?: string[];
   /** Of subscriptions that say none. Default 30 s. */
   ack_timeout?: Duration;
   ackTimeout?: Duration;

@@ -95,10 +95,14 @@ function readEnvironment(named) {
     text = fs.readFileSync(file || '.env', 'utf8');
   } catch (error) {
     if (!file && error.code === 'ENOENT') return;
-    throw new Error(`environment file ${file || '.env'}: cannot be read: ${error.message}`);
+    throw config(`environment file ${file || '.env'}: cannot be read: ${error.message}`);
   }
   const { call } = require('../lib/errors');
   for (const [name, value] of Object.entries(call(require('../lib/native').readEnvFile, text))) process.env[name] ??= value;
+}
+
+function config(message) {
+  return Object.assign(new Error(message), { code: 'config' });
 }
 
 /** The options, and over the settings file what flags and variables say. */
@@ -112,9 +116,8 @@ function serving(values) {
   const settings_file = values.settings ?? (env.RESTANTE_SETTINGS_FILE || undefined);
   const said = {};
   for (const [name, variable] of Object.entries(FLAGS)) said[name] = given[name.replace('_', '-')] ?? env[variable];
-  const isOn = (value) => (value === 'true' ? true : value === 'false' || value === '' ? false : value);
   const tls = { cert: values['tls-cert'] ?? env.RESTANTE_TLS_CERT, key: values['tls-key'] ?? env.RESTANTE_TLS_KEY };
-  const auth = values.auth ?? (env.RESTANTE_AUTH_ENABLED === undefined ? undefined : env.RESTANTE_AUTH_ENABLED === 'true');
+  const auth = values.auth ?? switched('RESTANTE_AUTH_ENABLED', env.RESTANTE_AUTH_ENABLED || undefined);
   const store = values['auth-store'] ?? env.RESTANTE_AUTH_STORE;
   const bytes = env.RESTANTE_MAX_HTTP_BUFFER_SIZE;
   const overrides = {
@@ -127,7 +130,7 @@ function serving(values) {
     storage_options: some(said),
     tls: some(tls),
     auth: auth === undefined ? undefined : { enabled: auth },
-    auth_store: store === undefined ? undefined : isOn(store),
+    auth_store: store === undefined ? undefined : switchOrFile(store),
   };
   return { ...base, settings_file, overrides };
 }
@@ -136,6 +139,16 @@ function serving(values) {
 function some(object) {
   const given = Object.entries(object).filter(([, value]) => value !== undefined);
   return given.length > 0 ? Object.fromEntries(given) : undefined;
+}
+
+/** What a variable says of a switch, read by the core. */
+function switched(name, text) {
+  const { call } = require('../lib/errors');
+  return text === undefined ? undefined : call(require('../lib/native').readSwitch, name, text);
+}
+
+function switchOrFile(text) {
+  return text === '' ? false : (require('../lib/native').switchOf(text) ?? text);
 }
 
 function threads(text) {
@@ -202,7 +215,8 @@ async function main() {
     wish = parse();
   } catch (error) {
     console.error(error.message);
-    process.exitCode = 2;
+    // What is said well and wrong all the same is no matter of usage.
+    process.exitCode = error.code === 'config' ? 1 : 2;
     return;
   }
   const { print, job, options, isCheck, grace, words } = wish;
@@ -219,7 +233,7 @@ async function main() {
   // The first signal stops in good order, a second one at once.
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void server.stop(grace));
   // What is wrong is told by the broker's log.
-  process.on('SIGHUP', () => void server.reloadSettings().catch((error) => console.error(`restante: ${error.message}`)));
+  process.on('SIGHUP', () => void server.reloadSettings().catch(() => {}));
   const { port, host } = await server.start();
   console.log(`restante: listening on ${host.includes(':') ? `[${host}]` : host}:${port}`);
   if (process.send && process.connected) process.send('Server started');
@@ -230,8 +244,9 @@ async function work(start) {
   const native = require('../lib/native');
   const { Port } = require('../lib/port');
   const { call } = require('../lib/errors');
-  const port = new Port(() => {});
+  const port = new Port(([kind, , text]) => kind === 'log' && console.error(`restante: ${text}`));
   port.wake();
+  native.hearLog(port.native);
   try {
     return await port.promise((token) => call(start, native, port.native, token));
   } finally {

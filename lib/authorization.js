@@ -41,16 +41,26 @@ function canonical(value) {
   return `{${Object.keys(value).sort().map(member).join(',')}}`;
 }
 
-/** A body as the wire carries it: what JSON leaves of it. */
+/** A body as the wire carries it: what JSON leaves of it, but nothing that JSON would make something else. */
 function plain(body) {
   let text;
   try {
-    text = JSON.stringify(body || {});
+    text = JSON.stringify(body || {}, carried);
   } catch (error) {
+    if (error.code === 'bad_command') throw error;
     throw refused(`the body must be plain JSON: ${error.message}`, 'not_carriable');
   }
   const value = text === undefined ? null : JSON.parse(text);
   if (value === null || typeof value !== 'object') throw refused('the body must be an object');
+  return value;
+}
+
+/** NaN would become null, which is absent; half a surrogate pair cannot be signed. */
+function carried(name, value) {
+  if (typeof value === 'number') kinds.finite(value, name);
+  if (!name.isWellFormed() || (typeof value === 'string' && !value.isWellFormed())) {
+    throw refused(`the body holds half a surrogate pair${name.isWellFormed() ? ` in ${name}` : ''}`);
+  }
   return value;
 }
 

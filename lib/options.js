@@ -18,6 +18,11 @@ const span = (value, name) => {
   if (typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value) && value >= 0)) return value;
   throw refused(`${name} must be a number of seconds or a text like '250ms', '1.5s', '15m', '2h', '7d'`);
 };
+/** JSON would make null of anything else. */
+const finite = (value, name) => {
+  if (!Number.isFinite(value)) throw refused(`${name} must be a finite number`);
+  return value;
+};
 const count = (min, max) => (value, name) => {
   if (!Number.isInteger(value) || value < min || value > max) throw refused(`${name} must be a whole number from ${min} to ${max}`);
   return value;
@@ -146,7 +151,7 @@ module.exports = {
   unsubscribeOptions: (given, onUnknown) => read(given, UNSUBSCRIBE, '', onUnknown),
   read,
   milliseconds,
-  kinds: { flag, sure, text, span, count, one, same, pem, group },
+  kinds: { flag, sure, text, span, finite, count, one, same, pem, group },
   /** By the name of their declaration. */
   readable: { SubscribeOptions: SUBSCRIBE, ProduceOptions: PRODUCE, NackOptions: NACK, CloseOptions: CLOSE, UnsubscribeOptions: UNSUBSCRIBE },
 };

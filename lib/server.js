@@ -5,6 +5,7 @@ const { EventEmitter } = require('node:events');
 const native = require('./native');
 const { encode } = require('./binary');
 const { RestanteError, call, refused } = require('./errors');
+const log = require('./log');
 const { closeOptions, milliseconds, read, kinds } = require('./options');
 const { Port } = require('./port');
 const { CustomStore } = require('./custom_store');
@@ -64,10 +65,13 @@ class Server extends EventEmitter {
       this.#port = new Port(([kind, ...rest], batch) => {
         if (kind === 'redis') send(rest[0], rest[1], batch.parts.shift());
         else if (kind === 'broken') warn(rest[0]);
+        else if (kind === 'log') log.print(this, ...rest);
         else if (kind === 'call') this.#calls?.perform(...rest, warn);
         else if (kind === 'validate') void this.#validator.perform(this.#native, ...rest, warn);
       });
       this.#port.wake();
+      log.join(this, this.logger);
+      native.hearLog(this.#port.native);
       this.#native = call(native.openServer, this.#port.native, JSON.stringify(wish));
       if (wish.settings_file !== undefined) this.#warn(this.#now(native.serverWarnings));
       // What the file says of the store counts over what the program says.
@@ -75,9 +79,7 @@ class Server extends EventEmitter {
       if (!isOfFile) send = this.#client?.attach(this.#native) ?? null;
       this.#validator?.attach(this.#native);
       if (this.#store !== null && !isOfFile) this.#calls = await this.#unlessStopped(this.#store.attach(this.#native, this.#dataDir));
-      const [listening, warnings] = await this.#ask(native.startServer);
-      this.#warn(warnings);
-      if (this.getStats().store.fallback) this.logger.error?.('restante: Redis is away: messages wait in the fallback file until it is back');
+      const [listening] = await this.#ask(native.startServer);
       if (this.#store !== null && !isOfFile) this.#tellGaps();
       this.port = listening.port;
       this.#tell('listening', listening);
@@ -116,6 +118,7 @@ class Server extends EventEmitter {
   }
 
   #reset() {
+    log.leave(this);
     this.#port?.end();
     this.#calls = this.#port = this.#native = this.#starting = this.#stopping = this.port = null;
   }
@@ -236,19 +239,13 @@ class Server extends EventEmitter {
   /** Reads the settings file again: all of what has changed counts from then on, or nothing. Resolves
    *  `{changed, needs_restart, warnings}`, the first two names of options. */
   async reloadSettings() {
-    return this.#reloaded(await this.#ask(native.reloadSettings));
+    return this.#ask(native.reloadSettings);
   }
 
   /** Lets another settings file take the place of the one before, or of none. */
   async loadSettings(path) {
     if (typeof path !== 'string' || path === '') throw refused('path must be a string');
-    return this.#reloaded(await this.#ask(native.loadSettings, path));
-  }
-
-  #reloaded(told) {
-    this.#warn(told.warnings);
-    this.#warn(told.needs_restart.map((name) => `option ${name} has changed: it needs a restart`));
-    return told;
+    return this.#ask(native.loadSettings, path);
   }
 
   ref() {

@@ -101,7 +101,7 @@ class Socket extends EventEmitter {
       ca: this.settings.ca ?? (Buffer.isBuffer(ca) ? ca.toString() : ca),
       path,
       auth: auth && Object.keys(auth).length > 0 ? auth : undefined,
-      connect_timeout_ms: connect_timeout_ms ?? timeout,
+      connect_timeout_ms: connect_timeout_ms ?? (timeout === undefined || timeout === null ? undefined : kinds.finite(timeout, 'timeout')),
       reconnect: { min: ms(reconnectionDelay), max: ms(reconnectionDelayMax), ...reconnect },
       offline,
       once,

@@ -3,6 +3,7 @@
 // calls are under way and how long each may take; what fails here is a no.
 const native = require('./native');
 const { reasonOf, refused } = require('./errors');
+const { kinds } = require('./options');
 
 class Validator {
   #validate;
@@ -24,7 +25,7 @@ class Validator {
     let answer;
     try {
       const said = await (0, this.#validate)(token);
-      if (typeof said === 'object' && said !== null) answer = JSON.stringify(said);
+      if (typeof said === 'object' && said !== null) answer = JSON.stringify(said, finite);
       this.#wasTold = false;
     } catch (error) {
       // Once, until it works again: whoever fails does so for every token.
@@ -33,6 +34,11 @@ class Validator {
     }
     native.validatorAnswer(broker, id, answer?.toWellFormed());
   }
+}
+
+/** An `exp` that is no number would be none, and let in for ever. */
+function finite(name, value) {
+  return typeof value === 'number' ? kinds.finite(value, name) : value;
 }
 
 /** What was thrown may hold the token. */

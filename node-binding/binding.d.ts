@@ -88,6 +88,9 @@ export declare function nativeVersion(): string
 /** Opens a connection that puts everything into `port`. */
 export declare function openConnection(port: ExternalObject<Port>, options: string): ExternalObject<Client>
 
+/** Tells this port what is logged from now on, until it is gone. */
+export declare function hearLog(port: ExternalObject<Port>): void
+
 /** Opens a port; `bell` is called without arguments when records wait. */
 export declare function openPort(bell: () => void): ExternalObject<Port>
 
@@ -108,6 +111,12 @@ export declare function queueStats(broker: ExternalObject<Broker>, token: number
 
 /** The variables of the text of an environment file. */
 export declare function readEnvFile(text: string): Record<string, string>
+
+/** What a variable or a flag says of a switch; throws for what is none. */
+export declare function readSwitch(name: string, text: string): boolean
+
+/** The same of one that may say something else: null. */
+export declare function switchOf(text: string): boolean | null
 
 /** Answers `token` once connected and registered. */
 export declare function ready(client: ExternalObject<Client>, token: number): void

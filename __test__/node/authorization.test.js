@@ -266,3 +266,34 @@ test('orders are taken with authentication off, too, if there is an administrato
   const added = await Authorization.authManagementCommand(ADMIN, { command: 'add_realm', realm }, at);
   assert.ok(Object.hasOwn(added.settings.realms, realm));
 });
+
+test('what JSON would make something else is refused at the call, and nothing is sent', async (t) => {
+  const { order, at } = await guarded(t);
+  for (const ttl of [NaN, Infinity, -Infinity]) {
+    await assert.rejects(order({ command: 'add_realm', realm: 'short', ttl }), { code: 'bad_command', message: 'ttl must be a finite number' });
+    await assert.rejects(Authorization.submitAuthorizationRequest({ client_id: 'c', challenge_response: { n: [ttl] } }, at), { code: 'bad_command' });
+    assert.throws(() => Authorization.createAdminProof(ADMIN, 'AUTH_MANAGEMENT_COMMAND', { ttl }), { code: 'bad_command' });
+  }
+  for (const body of [{ command: 'add_realm', realm: 'half \ud800' }, { command: 'get', ['\udc00']: 1 }, { command: 'get', more: { x: ['\ud83d'] } }]) {
+    await assert.rejects(order(body), { code: 'bad_command', message: /half a surrogate pair/ });
+  }
+  const { settings } = await order({ command: 'get' });
+  assert.deepEqual(Object.keys(settings.realms).filter((name) => /short|half/.test(name)), []);
+  await order({ command: 'add_realm', realm: 'whole \ud83d\ude00' });
+});
+
+test('an answer of a validator whose exp is no number is a no', async (t) => {
+  const said = [];
+  const validator = (token) => ({ realm: 'acme', role: 'both', sub: 'u', exp: token === 'for ever' ? NaN : Date.now() / 1000 + 600 });
+  const broker = await startServer(t, { auth: { enabled: true, validator, auto_admin_token: false }, logger: { ...quiet, error: (text) => said.push(text) } });
+  const client = (token) => broker.factory({ auth: { token }, connectTimeout: 10_000 }).createProducer(unique('p')).then(broker.keep);
+  await assert.rejects(client('for ever'), refusedWith('unauthenticated'));
+  await until(() => said.some((text) => /exp must be a finite number/.test(text)), () => `the reason, it said: ${said}`);
+  assert.equal((await client('for a while')).authInfo.realm, 'acme');
+});
+
+test('a time to connect within that is no number is refused', async (t) => {
+  const { port } = await startServer(t);
+  const factory = new restante.Factory({ host: '127.0.0.1', port, logger: quiet, args: { timeout: NaN } });
+  await assert.rejects(async () => factory.createProducer('p'), { message: 'timeout must be a finite number' });
+});

@@ -156,3 +156,58 @@ test('the command checks, goes by the file, and reads it again when told by a si
   await until(() => broker.exitCode !== null, 'its end');
   assert.equal(broker.exitCode, 0);
 });
+
+test('what goes wrong when the file is read again by itself is told to the logger, once, and by the command', async (t) => {
+  const { options, write } = place(t, {});
+  const said = [];
+  const logger = { ...quiet, error: (text) => said.push(text) };
+  // Two servers with one logger are still one log.
+  const { server } = await startServer(t, { ...options, logger });
+  await startServer(t, { logger });
+  const wrong = { limits: { realms: { acme: { message_burst: 'x' } } } };
+  write(wrong);
+  await until(() => server.getStats().settings_error !== null, 'the reading');
+  await until(() => said.length > 0, 'the error');
+  assert.match(said[0], /restante: settings stay as they were: .*limits\.realms\.acme\.message_burst/);
+  await assert.rejects(server.reloadSettings(), { code: 'config' });
+  await until(() => said.length > 1, 'the error of the second reading');
+  assert.equal(said.length, 2, said.join('\n'));
+
+  const other = place(t, { host: '127.0.0.1', storage: 'memory' });
+  const broker = spawn(process.execPath, [command, 'serve', '--settings', other.file, '--port', '0'], { cwd: other.folder });
+  t.after(() => broker.kill('SIGKILL'));
+  let told = '';
+  for (const stream of [broker.stdout, broker.stderr]) stream.on('data', (data) => (told += data));
+  await until(() => /listening on/.test(told), () => `its start, it said: ${told}`);
+  other.write(wrong);
+  await until(() => /stay as they were.*message_burst/.test(told), () => `the error, it said: ${told}`);
+});
+
+test('a switch in the environment is said by the usual words, and anything else stops the command', (t) => {
+  const { folder } = place(t);
+  const check = (more, ...flags) => spawnSync(process.execPath, [command, 'serve', '--check-config', '--storage', 'memory', ...flags], { cwd: folder, encoding: 'utf8', env: { ...process.env, ...more } });
+  for (const word of ['1', 'YES', 'true', 'off', '']) assert.equal(check({ RESTANTE_AUTH_ENABLED: word }).status, 0, word);
+  for (const word of ['2', 'enabled']) {
+    const { status, stderr } = check({ RESTANTE_AUTH_ENABLED: word });
+    assert.equal(status, 1);
+    assert.match(stderr, /RESTANTE_AUTH_ENABLED must be/);
+  }
+  const missing = path.join(folder, 'none.json');
+  const { status, stdout, stderr } = check({}, '--settings', missing);
+  assert.equal(status, 0, stderr);
+  assert.match(stderr + stdout, /none\.json is not there/);
+  assert.equal(fs.existsSync(missing), false);
+  assert.equal(check({}, '--settings', path.join(folder, 'none', 'none.json')).status, 1);
+});
+
+test('authentication that the environment switches on is on', async (t) => {
+  const { folder } = place(t);
+  const broker = spawn(process.execPath, [command, 'serve', '--storage', 'memory', '--host', '127.0.0.1', '--port', '0'], { cwd: folder, env: { ...process.env, RESTANTE_AUTH_ENABLED: 'Yes' } });
+  t.after(() => broker.kill('SIGKILL'));
+  let said = '';
+  for (const stream of [broker.stdout, broker.stderr]) stream.on('data', (data) => (said += data));
+  const [, port] = await until(() => /listening on 127\.0\.0\.1:(\d+)/.exec(said), () => `its start, it said: ${said}`);
+  // The core's own word of it, which nobody in Node heard before.
+  await until(() => /a secret was made and written to \.env/.test(said), () => `the warning, it said: ${said}`);
+  await assert.rejects(new restante.Factory({ host: '127.0.0.1', port: Number(port), logger: quiet }).createProducer('p'), { code: 'unauthenticated' });
+});

@@ -18,6 +18,7 @@
 
 pub mod client;
 pub mod error;
+pub mod log;
 mod numbers;
 pub mod offline;
 pub mod options;

@@ -27,6 +27,8 @@ use crate::error::{Result, Told, broken};
 const BATCH_BYTES: usize = 64 * 1024;
 /// … or at this many records.
 const BATCH_RECORDS: usize = 256;
+/// With so many waiting what may be lost is.
+const MOST_BATCHES: usize = 16;
 /// With more than this waiting no more is wanted …
 const HIGH_WATER: usize = 8 << 20;
 /// … until less than this waits.
@@ -113,6 +115,18 @@ impl Port {
         inbox
             .control
             .push(attachments, |out| write_json(out, record));
+    }
+
+    /// Adds a control record that may be lost, and rings; it is lost when much waits to be taken.
+    pub(crate) fn try_tell(&self, record: &impl Serialize) {
+        {
+            let lane = &mut self.inbox.lock().control;
+            if lane.0.len() >= MOST_BATCHES {
+                return;
+            }
+            lane.push(&[], |out| write_json(out, record));
+        }
+        self.ring();
     }
 
     /// Settles the promise that JavaScript keeps under `token`, and rings.

@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use restante::admin::{Letter, of_queue};
 use restante::model::RealmId;
 use restante::server::{
-    Emit, Persistence, Server, ServerConfig, Settings, Storage, parse_env_file,
+    Emit, Persistence, Server, ServerConfig, Settings, Storage, parse_env_file, parse_switch,
+    switch,
 };
 use restante::store::{DeadLetterId, GivenClient, LeasingOptions, SharedStore};
 use restante::{Error, ErrorKind};
@@ -157,12 +158,20 @@ pub fn store_is_of_settings(broker: &External<Broker>) -> bool {
 /// wrong with it.
 #[napi(catch_unwind)]
 pub fn check_settings(options: String) -> Result<Vec<String>> {
-    let checked = Settings::from_options(&options).and_then(|settings| {
-        let (config, warnings) = settings.read_again()?;
-        config.check()?;
-        Ok(warnings)
-    });
+    let checked = Settings::from_options(&options).and_then(|settings| settings.check());
     checked.map_err(|error| thrown(&error))
+}
+
+/// What a variable or a flag says of a switch; throws for what is none.
+#[napi(catch_unwind)]
+pub fn read_switch(name: String, text: String) -> Result<bool> {
+    parse_switch(&name, &text).map_err(|error| thrown(&error))
+}
+
+/// The same of one that may say something else: null.
+#[napi(catch_unwind)]
+pub fn switch_of(text: String) -> Option<bool> {
+    switch(&text)
 }
 
 /// The variables of the text of an environment file.

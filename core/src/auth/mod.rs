@@ -112,6 +112,13 @@ impl fmt::Debug for Attempt {
     }
 }
 
+fn on_or_off(is_on: bool) -> &'static str {
+    match is_on {
+        true => "on",
+        false => "off",
+    }
+}
+
 /// Whether an attempt was good: known at once, or after somebody outside was asked.
 pub enum Outcome {
     /// Known.
@@ -247,13 +254,24 @@ impl Auth {
     /// As [`Auth::open`].
     pub async fn open_with(
         documents: Arc<dyn Documents>,
-        settings: AuthSettings,
+        mut settings: AuthSettings,
         clock: Arc<dyn Clock>,
         environment: Arc<Environment>,
     ) -> Result<Arc<Self>> {
         let inner = Inner::new(Some(documents), clock, environment);
         let auth = Arc::new(Self(Arc::new(inner)));
+        let wanted = settings.enabled;
+        if std::mem::take(&mut settings.enabled_overrules) {
+            auth.overrule(wanted).await?;
+        }
         auth.reload(settings).await?;
+        if auth.is_enabled() != wanted {
+            tracing::warn!(
+                "authentication is {}, as a command has said, and not {}, as the settings say",
+                on_or_off(!wanted),
+                on_or_off(wanted)
+            );
+        }
         Ok(auth)
     }
 

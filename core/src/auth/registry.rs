@@ -65,6 +65,27 @@ impl Inner {
         found.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?
     }
 
+    /// Stores whether authentication is on, and what the settings said of it then.
+    async fn keep_enabled(&self, enabled: bool, imported: bool) -> Result<()> {
+        let keeper = self.keeper()?;
+        let now = self.clock.now();
+        let mut tries = TRIES;
+        loop {
+            let key = load::ENABLED;
+            let read = records::one(&**keeper, Collection::Settings, key, now).await?;
+            let stored = Stored {
+                entry: Some(enabled),
+                imported: Some(imported),
+                ..Stored::default()
+            };
+            let change = records::put(Collection::Settings, &read, &stored)?;
+            match keeper.change_documents(vec![change], now).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && tries > 0 => tries -= 1,
+                done => return done,
+            }
+        }
+    }
+
     /// Changes one document by what it says now; answers what it says then. `None` from `edit` removes it.
     async fn edit<T>(
         &self,
@@ -153,27 +174,27 @@ impl Auth {
     pub async fn set_global_auth(&self, enabled: bool) -> Result<()> {
         self.whole(move |inner| async move {
             let settings = inner.state.read().settings.clone();
-            let keeper = inner.keeper()?;
-            let now = inner.clock.now();
-            let mut tries = TRIES;
-            loop {
-                let key = load::ENABLED;
-                let read = records::one(&**keeper, Collection::Settings, key, now).await?;
-                let stored = Stored {
-                    entry: Some(enabled),
-                    imported: Some(settings.enabled),
-                    ..Stored::default()
-                };
-                let change = records::put(Collection::Settings, &read, &stored)?;
-                match keeper.change_documents(vec![change], now).await {
-                    Err(error) if error.kind() == ErrorKind::Conflict && tries > 0 => tries -= 1,
-                    Err(error) => return Err(error),
-                    Ok(()) => break,
-                }
-            }
+            inner.keep_enabled(enabled, settings.enabled).await?;
             inner.load(settings).await.map(drop)
         })
         .await
+    }
+
+    /// Lets what the operator says at the start take the place of what a command has stored.
+    pub(super) async fn overrule(&self, enabled: bool) -> Result<()> {
+        let inner = &self.0;
+        let (keeper, key) = (&**inner.keeper()?, load::ENABLED);
+        let now = inner.clock.now();
+        let read = records::one::<bool>(keeper, Collection::Settings, key, now).await?;
+        if read.stored.entry != Some(!enabled) {
+            return Ok(());
+        }
+        tracing::warn!(
+            "authentication is {}, as the command line or the environment says, and not {}, as a command has said",
+            super::on_or_off(enabled),
+            super::on_or_off(!enabled)
+        );
+        inner.keep_enabled(enabled, enabled).await
     }
 
     /// What signs management commands as an administrator (admin.md §2.8): the bootstrap secret and the

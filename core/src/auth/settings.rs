@@ -39,6 +39,8 @@ pub enum KeylessConsumers {
 pub struct AuthSettings {
     /// Whether anybody is asked who they are; false.
     pub enabled: bool,
+    /// Whether `enabled` counts over what a command has stored, at the start; false.
+    pub enabled_overrules: bool,
     /// Tokens.
     pub tokens: Vec<FileToken<Token>>,
     /// Realms.
@@ -83,6 +85,7 @@ impl Default for AuthSettings {
     fn default() -> Self {
         Self {
             enabled: false,
+            enabled_overrules: false,
             tokens: Vec::new(),
             realms: BTreeMap::new(),
             management_tokens: Vec::new(),

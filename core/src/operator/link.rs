@@ -24,6 +24,8 @@ pub(super) enum Failed {
     Usage(Error),
     /// No broker answered.
     Unreachable(Error),
+    /// The broker has taken a request, and nobody has decided it in time.
+    Late(Value),
     /// The broker said no: its whole answer.
     Refused(Value),
 }

@@ -43,7 +43,7 @@ use self::proof::Signer;
 use crate::Result;
 use crate::auth::Action;
 use crate::client::ConnectOptions;
-use crate::tls::Pem;
+use crate::tls::{ClientTls, Pem};
 
 /// How long connecting and each answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ pub enum Ended {
     Usage = 1,
     /// The broker said no.
     Refused = 2,
-    /// No broker was reached.
+    /// No broker was reached, or nobody decided in time.
     Unreachable = 3,
 }
 
@@ -100,6 +100,11 @@ pub async fn run(
                 error.code()
             );
             console.note(&table::tame(&text));
+            Ended::Unreachable
+        }
+        Err(Failed::Late(told)) => {
+            let message = told["message"].as_str().unwrap_or_default();
+            console.note(&table::tame(message));
             Ended::Unreachable
         }
         Err(Failed::Refused(answer)) => {
@@ -144,11 +149,11 @@ async fn perform(cli: Cli, variables: Variables, console: &mut dyn Console) -> A
         variables: &variables,
         console,
     };
-    let plan = Plan::read(cli, &mut desk).map_err(Failed::Usage)?;
+    let mut plan = Plan::read(cli, &mut desk).map_err(Failed::Usage)?;
     if let Some(danger) = plan.danger.as_ref().filter(|_| !is_sure) {
         confirm(danger, console).map_err(Failed::Usage)?;
     }
-    if let [step] = &plan.steps[..]
+    if let [step] = &mut plan.steps[..]
         && let Act::Submit(wait) = step.action
     {
         let way = submit::Way {
@@ -156,17 +161,50 @@ async fn perform(cli: Cli, variables: Variables, console: &mut dyn Console) -> A
             timeout,
         };
         submit::check_wait(wait).map_err(Failed::Usage)?;
-        let body = Value::Object(step.body.clone());
-        let mut note = |text: &str| console.note(&table::tame(text));
-        let mut answer = submit::submit(&way, &body, wait, &mut note).await?;
-        answer["client_id"] = body["client_id"].clone();
-        return put(step, &answer, as_json, console);
+        return ask_to_be_let_in(step, &way, wait, as_json, console).await;
     }
     let signer = signer(&signing, &variables, console).map_err(Failed::Usage)?;
     let link = Link::open(&options, timeout).await?;
     let done = all(&plan.steps, &link, &signer, as_json, console).await;
     link.close().await;
     done
+}
+
+/// The token that was minted here is told whatever comes of waiting: nobody else knows it, and the
+/// request may be approved later.
+async fn ask_to_be_let_in(
+    step: &mut Step,
+    way: &submit::Way<'_>,
+    wait: Option<Duration>,
+    as_json: bool,
+    console: &mut dyn Console,
+) -> Answer<()> {
+    let body = Value::Object(step.body.clone());
+    // A person may lose patience before the time is over.
+    let mut minted = match wait.is_some() && !as_json {
+        true => std::mem::take(&mut step.minted),
+        false => Vec::new(),
+    };
+    let mut pending = |id: &str| {
+        let text = format!("request {id} waits for a decision");
+        console.note(&table::tame(&text));
+        for (name, secret) in minted.drain(..) {
+            tell(console, &show::once(name, &secret));
+        }
+    };
+    let (mut answer, is_late) = match submit::submit(way, &body, wait, &mut pending).await {
+        Ok(answer) => (answer, false),
+        Err(Failed::Late(told)) => (told, true),
+        Err(failed) => return Err(failed),
+    };
+    answer["client_id"] = body["client_id"].clone();
+    if as_json || !is_late {
+        put(step, &answer, as_json, console)?;
+    }
+    match is_late {
+        true => Err(Failed::Late(answer)),
+        false => Ok(()),
+    }
 }
 
 async fn all(
@@ -262,8 +300,12 @@ fn place(place: &Place, variables: &Variables) -> Result<ConnectOptions> {
         .clone()
         .or_else(|| variables.get("RESTANTE_CA").map(PathBuf::from));
     options.ca = ca.map(Pem::File);
-    if !["http", "https", "ws", "wss"].contains(&&*options.protocol) {
+    if !["http", "https"].contains(&&*options.protocol) {
         return Err(secrets::usage("the protocol must be http or https"));
+    }
+    if options.ca.is_some() {
+        // What is wrong with the file is no matter of the broker.
+        ClientTls::new(options.ca.as_ref())?;
     }
     if let Some(path) = &place.path {
         options.path.clone_from(path);

@@ -12,7 +12,7 @@ pub(super) fn answer(step: &Step, answer: &Value, as_json: bool) -> Vec<String> 
     }
     let mut out = for_people(&step.view, answer);
     for (name, secret) in &step.minted {
-        out.push(format!("{name} (shown this once): {secret}"));
+        out.push(once(name, secret));
     }
     if let (View::Said(_), Some(hash)) = (&step.view, answer["token_hash"].as_str()) {
         out.push(format!("hash: {}", tame(hash)));
@@ -20,9 +20,14 @@ pub(super) fn answer(step: &Step, answer: &Value, as_json: bool) -> Vec<String> 
     if step.minted.is_empty()
         && let Some(token) = answer["token"].as_str()
     {
-        out.push(format!("token (shown this once): {}", tame(token)));
+        out.push(once("token", &tame(token)));
     }
     out
+}
+
+/// A secret that was minted.
+pub(super) fn once(name: &str, secret: &str) -> String {
+    format!("{name} (shown this once): {secret}")
 }
 
 fn in_json(step: &Step, answer: &Value) -> Value {

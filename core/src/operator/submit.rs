@@ -20,12 +20,13 @@ pub(super) struct Way<'a> {
     pub(super) timeout: Duration,
 }
 
-/// Submits a request; without `wait` the answer is that it is pending. `note` is told how far it is.
+/// Submits a request; without `wait` the answer is that it is pending. `pending` is told the id of the
+/// request whenever the broker has taken it.
 pub(super) async fn submit(
     way: &Way<'_>,
     body: &Value,
     wait: Option<Duration>,
-    note: &mut (dyn FnMut(&str) + Send),
+    pending: &mut (dyn FnMut(&str) + Send),
 ) -> Answer {
     let Some(wait) = wait else {
         let link = Link::open(way.options, way.timeout).await?;
@@ -33,20 +34,31 @@ pub(super) async fn submit(
         link.close().await;
         return answer;
     };
-    match tokio::time::timeout(wait, decision(way, body, note)).await {
+    let mut asked = Asked::default();
+    let decided = tokio::time::timeout(wait, decision(way, body, &mut asked, pending)).await;
+    match decided {
         Ok(decided) => decided,
-        Err(_) => Err(Failed::Refused(json!({
+        Err(_) if asked.pending.is_null() => Err(Failed::Unreachable(Error::new(
+            ErrorKind::Timeout,
+            "the request was not taken in time",
+        ))),
+        Err(_) => Err(Failed::Late(json!({
             "ok": false, "code": ErrorKind::Timeout.number(), "error": ErrorKind::Timeout.code(),
-            "message": "nobody has decided in time; the request still waits",
+            "message": "nobody has decided in time; the request still waits, and its token counts once it is approved",
+            "status": "pending", "request_id": asked.id(),
         }))),
     }
 }
 
-async fn decision(way: &Way<'_>, body: &Value, note: &mut (dyn FnMut(&str) + Send)) -> Answer {
+async fn decision(
+    way: &Way<'_>,
+    body: &Value,
+    asked: &mut Asked,
+    pending: &mut (dyn FnMut(&str) + Send),
+) -> Answer {
     let mut pause = FIRST_PAUSE;
-    let mut asked = Asked::default();
     loop {
-        match once(way, body, &mut asked, note).await {
+        match once(way, body, asked, pending).await {
             Ok(Some(decided)) => return Ok(decided),
             Ok(None) => pause = FIRST_PAUSE,
             // It was approved while nobody was told: its token is one by now.
@@ -75,12 +87,18 @@ struct Asked {
     pending: Value,
 }
 
+impl Asked {
+    fn id(&self) -> &str {
+        self.pending["request_id"].as_str().unwrap_or("?")
+    }
+}
+
 /// One connection: the decision, or none when it was lost.
 async fn once(
     way: &Way<'_>,
     body: &Value,
     asked: &mut Asked,
-    note: &mut (dyn FnMut(&str) + Send),
+    pending: &mut (dyn FnMut(&str) + Send),
 ) -> Answer<Option<Value>> {
     let link = Link::open(way.options, way.timeout).await?;
     asked.was_reached = true;
@@ -91,9 +109,8 @@ async fn once(
             return Err(failed);
         }
     };
-    let id = answer["request_id"].as_str().unwrap_or("?");
-    note(&format!("request {id} waits for a decision"));
     asked.pending = answer;
+    pending(asked.id());
     let news = link.news().await;
     link.close().await;
     match news {

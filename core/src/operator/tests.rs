@@ -112,6 +112,10 @@ async fn what_is_wrong_is_told_by_the_exit_code_before_anything_is_sent() {
         "stats --paint",
         "-p no stats",
         "-s gopher stats",
+        "-s ws stats",
+        "-s bad://host stats",
+        "-s https --ca /nowhere/ca.pem stats",
+        "--ca /nowhere/ca.pem stats",
         "settings show --timeout soon",
         "realms set r",
         "realms add r --ttl soon",
@@ -183,6 +187,21 @@ async fn a_secret_on_the_command_line_is_refused_and_not_repeated() {
         );
         assert!(!script.notes().contains("hush-hush"), "{}", script.notes());
     }
+}
+
+#[test]
+fn of_the_query_of_a_validators_address_nothing_is_said() {
+    let words = "x external set --url https://a.example/v?key=hush-hush --realm r";
+    let cli = Cli::try_parse_from(words.split(' ')).unwrap();
+    let mut desk = Desk {
+        variables: &variables(&[]),
+        console: &mut Script::default(),
+    };
+    let plan = Plan::read(cli, &mut desk).unwrap();
+    let lines = show::answer(&plan.steps[0], &serde_json::json!({ "ok": true }), false);
+    let said = lines.join("\n");
+    assert!(said.contains("https://a.example/v?"), "{said}");
+    assert!(!said.contains("hush-hush"), "{said}");
 }
 
 #[tokio::test]

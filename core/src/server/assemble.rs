@@ -99,7 +99,7 @@ impl Base {
             stores: stores.clone(),
             settings: settings.clone(),
             sessions: Arc::downgrade(sessions),
-            folders: host::folders(&config.data_dir, &config.storage_paths),
+            folders: host::Folders::of(&config.data_dir, &config.storage_paths),
         });
         let housekeeping = stores.housekeeping.clone();
         let (tasks, sessions) = (housekeeping.clone(), sessions.clone());

@@ -65,7 +65,7 @@ pub struct ServerConfig {
     pub auth_store: Option<PathBuf>,
     /// Who answers for tokens in the embedding program, and then nobody else does.
     pub validator: Option<Arc<dyn Validator>>,
-    /// Folders besides `data_dir` in which a command may put a database (decided 8).
+    /// Folders besides `data_dir` in which a command may name files (decided 8).
     pub storage_paths: Vec<PathBuf>,
     /// Where time comes from; the machine's clock by default.
     pub clock: Arc<dyn Clock>,

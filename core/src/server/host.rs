@@ -22,8 +22,7 @@ pub(super) struct ServerHost {
     pub(super) stores: Arc<Stores>,
     pub(super) settings: Arc<Reloader>,
     pub(super) sessions: Weak<Sessions>,
-    /// Folders in which a command may put a database (decided 8).
-    pub(super) folders: Vec<PathBuf>,
+    pub(super) folders: Folders,
 }
 
 impl Host for ServerHost {
@@ -74,43 +73,50 @@ impl Host for ServerHost {
 impl ServerHost {
     fn wish(&self, options: Map<String, Value>) -> Result<(Persistence, Vec<String>)> {
         let (mut wish, warnings) = Persistence::from_options(&Value::Object(options).to_string())?;
-        self.place(&mut wish.storage);
-        if let Some(path) = wish.storage.path() {
-            self.check_place(&path)?;
+        for path in wish.storage.files_mut() {
+            *path = self.folders.place(path)?;
         }
         Ok((wish, warnings))
     }
+}
 
-    /// What a command names without its folder is in `data_dir`, the first of ours (decided 8).
-    fn place(&self, storage: &mut Storage) {
-        #[cfg(feature = "sqlite")]
-        if let Storage::Sqlite(options) = storage
-            && let (Some(path), Some(folder)) = (&mut options.path, self.folders.first())
-        {
-            *path = folder.join(&*path);
+/// Where a command may name files (decided 8).
+pub(super) struct Folders {
+    /// What a command names without its folder is here.
+    first: PathBuf,
+    all: Vec<PathBuf>,
+}
+
+impl Folders {
+    pub(super) fn of(data_dir: &Path, storage_paths: &[PathBuf]) -> Self {
+        let all = std::iter::once(data_dir).chain(storage_paths.iter().map(PathBuf::as_path));
+        Self {
+            first: absolute(data_dir),
+            // What has no root is in no place that could be compared.
+            all: all
+                .filter_map(|folder| plain(&absolute(folder)))
+                .filter(|folder| folder.is_absolute())
+                .collect(),
         }
-        let _ = storage;
     }
 
-    /// A command may not write anywhere.
-    fn check_place(&self, path: &Path) -> Result<()> {
-        let path = plain(&absolute(path));
-        if self.folders.iter().any(|folder| path.starts_with(folder)) {
-            return Ok(());
-        }
-        let text = "a command may put a database into data_dir or one of storage_paths only";
-        Err(Error::new(ErrorKind::Config, text))
+    /// The path to open for one that a command names.
+    fn place(&self, named: &Path) -> Result<PathBuf> {
+        let path = self.first.join(named);
+        let is_ours = |path: &PathBuf| self.all.iter().any(|folder| path.starts_with(folder));
+        let Some(real) = plain(&path).filter(is_ours) else {
+            let text = "a command may name files in data_dir or one of storage_paths only";
+            return Err(Error::new(ErrorKind::Config, text));
+        };
+        // Behind a link the system understands `..` in another way than was looked at.
+        let goes_up = path.components().any(|part| part == Component::ParentDir);
+        Ok(if goes_up { real } else { path })
     }
 }
 
-/// The folders in which a command may put a database.
-pub(super) fn folders(data_dir: &Path, storage_paths: &[PathBuf]) -> Vec<PathBuf> {
-    let all = std::iter::once(data_dir).chain(storage_paths.iter().map(PathBuf::as_path));
-    all.map(|folder| plain(&absolute(folder))).collect()
-}
-
-/// A path without `.` and `..`; what is there of it, without links.
-fn plain(path: &Path) -> PathBuf {
+/// A path without `.` and `..`; what is there of it, without links. `None`: a link in it leads to what
+/// is not there, so that nobody knows where it leads once it is.
+fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -125,15 +131,75 @@ fn plain(path: &Path) -> PathBuf {
     let mut there = plain.as_path();
     loop {
         if let Ok(real) = there.canonicalize() {
-            return missing
-                .iter()
-                .rev()
-                .fold(real, |path, name| path.join(name));
+            let names = missing.iter().rev();
+            return Some(names.fold(real, |path, name| path.join(name)));
+        }
+        if there.is_symlink() {
+            return None;
         }
         let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
-            return plain;
+            return Some(plain);
         };
         missing.push(name.to_owned());
         there = parent;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_placed(folders: &Folders, named: &str) -> bool {
+        folders.place(Path::new(named)).is_ok()
+    }
+
+    #[test]
+    fn without_a_data_dir_a_command_names_files_in_the_working_directory_only() {
+        let here = std::env::current_dir().unwrap();
+        for data_dir in ["", ".", "./"] {
+            let folders = Folders::of(Path::new(data_dir), &[]);
+            let placed = folders.place(Path::new("queue.sqlite")).unwrap();
+            assert_eq!(plain(&placed), plain(&here.join("queue.sqlite")));
+            for named in ["/etc/x.sqlite", "../x.sqlite", "a/../../x.sqlite", "/"] {
+                assert!(!is_placed(&folders, named), "{data_dir:?} {named}");
+            }
+            let inside = here.join("new/queue.sqlite");
+            assert!(is_placed(&folders, &inside.to_string_lossy()));
+        }
+    }
+
+    #[test]
+    fn a_command_names_files_in_the_storage_paths_too() {
+        let (data, more) = (
+            tempfile::TempDir::new().unwrap(),
+            tempfile::TempDir::new().unwrap(),
+        );
+        let folders = Folders::of(data.path(), &[more.path().to_owned()]);
+        for folder in [&data, &more] {
+            let named = folder.path().join("queue.sqlite");
+            assert_eq!(folders.place(&named).unwrap(), named);
+        }
+        assert!(!is_placed(&folders, &format!("{}x", data.path().display())));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_link_leads_a_command_out_of_its_folders() {
+        let (data, outside) = (
+            tempfile::TempDir::new().unwrap(),
+            tempfile::TempDir::new().unwrap(),
+        );
+        let link = |target: &Path, name: &str| {
+            std::os::unix::fs::symlink(target, data.path().join(name)).unwrap();
+        };
+        link(outside.path(), "there");
+        link(&outside.path().join("not-yet.sqlite"), "later.sqlite");
+        let folders = Folders::of(data.path(), &[]);
+        for named in ["there/x.sqlite", "later.sqlite", "later.sqlite/x"] {
+            assert!(!is_placed(&folders, named), "{named}");
+        }
+        // The system would open a file beside the folder that the link leads to.
+        let placed = folders.place(Path::new("there/../x.sqlite")).unwrap();
+        assert_eq!(placed, data.path().canonicalize().unwrap().join("x.sqlite"));
     }
 }

@@ -49,7 +49,7 @@ pub use persistence::{Persisted, Persistence, STATE_FILE};
 pub use reload::Reloaded;
 use reload::{Hot, Reloader};
 use security::Kept;
-pub use settings::{Settings, parse_env_file, quote_env_value};
+pub use settings::{Settings, parse_env_file, parse_switch, quote_env_value, switch};
 use stores::Stores;
 
 /// A running broker with its port. Dropped without [`Server::close`] it stops its threads at once.

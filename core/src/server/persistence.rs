@@ -89,6 +89,25 @@ impl Storage {
         }
     }
 
+    /// The files that it names.
+    pub(super) fn files_mut(&mut self) -> Vec<&mut PathBuf> {
+        match self {
+            Self::Memory => Vec::new(),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => options.path.iter_mut().collect(),
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => [
+                &mut options.fallback,
+                &mut options.tls_ca,
+                &mut options.tls_cert,
+                &mut options.tls_key,
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        }
+    }
+
     /// The file that stands in for it, if it has one.
     #[cfg(all(feature = "sqlite", feature = "redis"))]
     pub(super) fn fallback(&self) -> Option<PathBuf> {
@@ -228,7 +247,12 @@ impl Storage {
     }
 }
 
+/// Seen from the working directory, which an empty path means.
 pub(super) fn absolute(path: &Path) -> PathBuf {
+    let path = match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    };
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 

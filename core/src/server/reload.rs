@@ -12,9 +12,9 @@ use arc_swap::ArcSwapOption;
 use serde_json::Value;
 
 use super::config::{ServerConfig, Storage, TlsFiles};
-use super::persistence::Persistence;
+use super::persistence::{Persistence, absolute};
 use super::security::Security;
-use super::settings::{Source, absolute, same_option};
+use super::settings::{Source, same_option};
 use super::stores::Stores;
 use super::watch::Watch;
 use crate::auth::{Auth, Requests};

@@ -13,10 +13,32 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::config::ServerConfig;
+use super::persistence::absolute;
 use crate::{Error, ErrorKind, Result};
 
 pub use crate::env_file::{parse as parse_env_file, quote as quote_env_value};
 pub(super) use merge::{merge, same_option};
+
+/// What a variable or a flag says of a switch: 1, true, yes or on, 0, false, no or off, in any case.
+///
+/// # Errors
+/// `config` for everything else, naming the variable and repeating nothing of it.
+pub fn parse_switch(name: &str, text: &str) -> Result<bool> {
+    switch(text).ok_or_else(|| {
+        config(format!(
+            "{name} must be true (or 1, yes, on) or false (or 0, no, off)"
+        ))
+    })
+}
+
+/// What is no word for a switch may be something else, such as a path.
+pub fn switch(text: &str) -> Option<bool> {
+    match &*text.trim().to_ascii_lowercase() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
 
 /// A file above this is a mistake.
 const MAX_FILE: u64 = 16 << 20;
@@ -178,8 +200,30 @@ impl Settings {
     pub fn read_again(&self) -> Result<(ServerConfig, Vec<String>)> {
         let file = match &self.file {
             None => Map::new(),
-            Some(path) => self.checked(path)?,
+            Some(path) => self.checked(path, load(path)?)?,
         };
+        self.assemble(file)
+    }
+
+    /// As [`Settings::read`] and then the start, but makes nothing. Answers the warnings.
+    ///
+    /// # Errors
+    /// As [`Settings::read`] and [`ServerConfig::check`].
+    pub fn check(&self) -> Result<Vec<String>> {
+        let Some(path) = self.file.as_deref().filter(|path| is_to_be_made(path)) else {
+            let (config, warnings) = self.read_again()?;
+            return config.check().map(|()| warnings);
+        };
+        could_be_made(path)?;
+        let seed = parse(path, SEED)?;
+        let (config, mut warnings) = self.assemble(self.checked(path, seed)?)?;
+        config.check()?;
+        let text = "is not there; the server makes it when it starts";
+        warnings.push(format!("settings file {} {text}", path.display()));
+        Ok(warnings)
+    }
+
+    fn assemble(&self, file: Map<String, Value>) -> Result<(ServerConfig, Vec<String>)> {
         let mut options = self.base.clone();
         merge(&mut options, &file);
         merge(&mut options, &self.over);
@@ -188,6 +232,7 @@ impl Settings {
             Some(path) => within(path, &error),
             None => error,
         })?;
+        config.auth.enabled_overrules = self.says_enabled();
         config.source = Some(Source {
             settings: self.clone(),
             options,
@@ -196,10 +241,18 @@ impl Settings {
         Ok((config, warnings))
     }
 
+    /// Whether the environment or the command line switches authentication.
+    fn says_enabled(&self) -> bool {
+        match merge::find(&self.over, "auth") {
+            Some(Value::Bool(_)) => true,
+            Some(Value::Object(auth)) => auth.get("enabled").is_some_and(Value::is_boolean),
+            _ => false,
+        }
+    }
+
     /// What the file says, which makes sense by itself: so an error that only the file can be blamed
     /// for names it.
-    fn checked(&self, path: &Path) -> Result<Map<String, Value>> {
-        let file = load(path)?;
+    fn checked(&self, path: &Path, file: Map<String, Value>) -> Result<Map<String, Value>> {
         for name in ["settings_file", "overrides"] {
             if file.keys().any(|key| same_option(key, name)) {
                 let error = config(format!("option {name} cannot be set by the file itself"));
@@ -209,10 +262,6 @@ impl Settings {
         ServerConfig::from_map(file.clone()).map_err(|error| within(path, &error))?;
         Ok(file)
     }
-}
-
-pub(super) fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn within(path: &Path, error: &Error) -> Error {
@@ -245,6 +294,23 @@ fn create(path: &Path) -> Result<()> {
     }
 }
 
+/// Whether nothing stands there, not even a link that leads nowhere.
+fn is_to_be_made(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == IoKind::NotFound)
+}
+
+/// Refuses what [`create`] would fail at, as far as that can be seen.
+fn could_be_made(path: &Path) -> Result<()> {
+    let refused = |why: &str| within(path, &config(format!("cannot be made: {why}")));
+    let folder = path.parent().unwrap_or(path);
+    let there = fs::metadata(folder).map_err(|error| refused(&error.to_string()))?;
+    match (there.is_dir(), there.permissions().readonly()) {
+        (false, _) => Err(refused("its folder is none")),
+        (true, true) => Err(refused("its folder cannot be written")),
+        (true, false) => Ok(()),
+    }
+}
+
 fn load(path: &Path) -> Result<Map<String, Value>> {
     let refused = |why: String| within(path, &config(why));
     let unreadable = |error: std::io::Error| refused(format!("cannot be read: {error}"));
@@ -256,7 +322,12 @@ fn load(path: &Path) -> Result<Map<String, Value>> {
     if text.len() as u64 > MAX_FILE {
         return Err(refused("is larger than 16 MiB".to_owned()));
     }
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Map<String, Value>> {
+    let refused = |why: String| within(path, &config(why));
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match serde_json::from_str(text) {
         Ok(Value::Object(members)) => Ok(members),
         Ok(_) => Err(refused("must hold a JSON object".to_owned())),

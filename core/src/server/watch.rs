@@ -1,5 +1,8 @@
-//! Tells when a file has other content: by its directory, so that a file saved under another name and
-//! renamed is seen too, and so is one that a link points to. Knows no settings; wakes [`Reloader`].
+//! Tells when a file has other content: by the folders that lead to it, so that a file saved under another
+//! name and renamed is seen too, and so is a link on the way that leads elsewhere. Knows no settings; wakes
+//! [`Reloader`].
+
+mod trail;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
@@ -16,32 +19,32 @@ use super::reload::Reloader;
 use super::settings::content;
 use super::stores::Stores;
 use crate::clock::Clock;
+use trail::trail;
 
 /// A file that is being written is left alone until it has been still for this long …
 const STILL: Duration = Duration::from_millis(150);
 /// … or until this much has passed since its first change.
 const LONGEST: Duration = Duration::from_secs(2);
+/// How often to look again at links that change while they are looked at.
+const TRIES: usize = 8;
 
 /// Watches until it is dropped.
 pub(super) struct Watch {
     files: Vec<PathBuf>,
-    /// Ends the task when it is dropped.
-    _watcher: RecommendedWatcher,
+    rung: Arc<Rung>,
 }
 
-/// What tells the task; it ends with its last clone.
-struct Bell(Arc<Rung>);
-
+/// What wakes the task.
 #[derive(Default)]
 struct Rung {
     notify: Notify,
     has_ended: AtomicBool,
 }
 
-impl Drop for Bell {
+impl Drop for Watch {
     fn drop(&mut self) {
-        self.0.has_ended.store(true, Ordering::Release);
-        self.0.notify.notify_one();
+        self.rung.has_ended.store(true, Ordering::Release);
+        self.rung.notify.notify_one();
     }
 }
 
@@ -52,39 +55,17 @@ impl Watch {
         stores: &Arc<Stores>,
         files: Vec<PathBuf>,
     ) -> Option<Self> {
-        let places = places(&files);
-        let names: BTreeSet<OsString> = places
-            .iter()
-            .filter_map(|path| path.file_name().map(ToOwned::to_owned))
-            .collect();
         let rung = Arc::<Rung>::default();
-        let bell = Bell(rung.clone());
-        let on_event = move |event: notify::Result<Event>| {
-            if event.is_ok_and(|event| concerns(&event, &names)) {
-                bell.0.notify.notify_one();
-            }
+        let mut eyes = Eyes {
+            files: files.clone(),
+            rung: rung.clone(),
+            watcher: None,
         };
-        let folders: BTreeSet<&Path> = places.iter().filter_map(|path| path.parent()).collect();
-        let watching = notify::recommended_watcher(on_event).and_then(|mut watcher| {
-            for folder in folders {
-                watcher.watch(folder, RecursiveMode::NonRecursive)?;
-            }
-            Ok(watcher)
-        });
-        let watcher = watching.inspect_err(|error| {
-            tracing::warn!(%error, "changes of the settings file are not noticed by themselves");
-        });
-        let task = wait(
-            Arc::downgrade(reloader),
-            rung,
-            files.clone(),
-            stores.clock.clone(),
-        );
+        eyes.open();
+        eyes.watcher.as_ref()?;
+        let task = wait(Arc::downgrade(reloader), eyes, stores.clock.clone());
         stores.housekeeping.spawn(task);
-        Some(Self {
-            files,
-            _watcher: watcher.ok()?,
-        })
+        Some(Self { files, rung })
     }
 
     pub(super) fn is_of(&self, files: &[PathBuf]) -> bool {
@@ -92,37 +73,88 @@ impl Watch {
     }
 }
 
-/// The files, and what they are links to.
-fn places(files: &[PathBuf]) -> Vec<PathBuf> {
-    let targets = files.iter().filter_map(|file| file.canonicalize().ok());
-    files.iter().cloned().chain(targets).collect()
+/// What is looked at now.
+struct Eyes {
+    files: Vec<PathBuf>,
+    rung: Arc<Rung>,
+    watcher: Option<RecommendedWatcher>,
 }
 
-/// Whether it may be one of these files. A name that comes or goes beside them may be what they are
-/// links to; what is written beside them, such as a database, is not.
-fn concerns(event: &Event, names: &BTreeSet<OsString>) -> bool {
-    let is_named = || {
-        let mut paths = event.paths.iter();
-        paths.any(|path| path.file_name().is_some_and(|name| names.contains(name)))
-    };
-    match event.kind {
-        // Reading is no change, and we read ourselves.
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => is_named(),
-        EventKind::Access(_) => false,
-        EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => {
-            true
+impl Eyes {
+    /// Looks at what leads to the files now: folders and links may be other ones than before.
+    fn open(&mut self) {
+        for _ in 0..TRIES {
+            let seen = self.trails();
+            let watching = self.watch(&seen);
+            self.watcher = watching
+                .inspect_err(|error| {
+                    tracing::warn!(%error, "changes of the settings file are not noticed by themselves");
+                })
+                .ok();
+            // What has changed before it was looked at has told nobody.
+            if self.watcher.is_none() || self.trails() == seen {
+                return;
+            }
         }
-        EventKind::Modify(_) | EventKind::Any | EventKind::Other => is_named(),
+    }
+
+    fn trails(&self) -> BTreeSet<PathBuf> {
+        self.files.iter().flat_map(|file| trail(file)).collect()
+    }
+
+    fn watch(&self, trail: &BTreeSet<PathBuf>) -> notify::Result<RecommendedWatcher> {
+        let names: BTreeSet<OsString> = trail
+            .iter()
+            .filter_map(|path| path.file_name().map(ToOwned::to_owned))
+            .collect();
+        let rung = self.rung.clone();
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            if event.is_ok_and(|event| concerns(&event, &names)) {
+                rung.notify.notify_one();
+            }
+        })?;
+        let folders: BTreeSet<&Path> = trail.iter().filter_map(|path| path.parent()).collect();
+        let mut outcome = Ok(());
+        let mut is_watching = false;
+        for folder in folders {
+            match watcher.watch(folder, RecursiveMode::NonRecursive) {
+                Ok(()) => is_watching = true,
+                // The others may tell enough.
+                Err(error) => outcome = Err(error),
+            }
+        }
+        match (is_watching, outcome) {
+            (false, Err(error)) => Err(error),
+            (_, outcome) => {
+                if let Err(error) = outcome {
+                    tracing::warn!(%error, "a folder on the way to the settings file is not watched");
+                }
+                Ok(watcher)
+            }
+        }
+    }
+
+    fn read(&self) -> Vec<Option<Vec<u8>>> {
+        self.files.iter().map(|file| content(file)).collect()
     }
 }
 
-async fn wait(
-    reloader: Weak<Reloader>,
-    rung: Arc<Rung>,
-    files: Vec<PathBuf>,
-    clock: Arc<dyn Clock>,
-) {
-    let read = || -> Vec<_> { files.iter().map(|file| content(file)).collect() };
+/// Whether it may be one of these names. What is written beside them, such as a database, is not.
+fn concerns(event: &Event, names: &BTreeSet<OsString>) -> bool {
+    // Reading is no change, and we read ourselves.
+    let is_read = match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
+        EventKind::Access(_) => true,
+        _ => false,
+    };
+    // Without a path: the system has lost some.
+    let mut paths = event.paths.iter();
+    let is_named = |path: &PathBuf| path.file_name().is_some_and(|name| names.contains(name));
+    !is_read && (event.paths.is_empty() || paths.any(is_named))
+}
+
+async fn wait(reloader: Weak<Reloader>, mut eyes: Eyes, clock: Arc<dyn Clock>) {
+    let rung = eyes.rung.clone();
     // As of nothing: what has changed between the start and now is not missed.
     let mut known = Vec::new();
     rung.notify.notify_one();
@@ -139,7 +171,8 @@ async fn wait(
         if rung.has_ended.load(Ordering::Acquire) {
             return;
         }
-        let now = read();
+        eyes.open();
+        let now = eyes.read();
         if now == known {
             continue;
         }

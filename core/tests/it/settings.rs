@@ -113,6 +113,54 @@ async fn two_saves_by_rename_both_count_and_a_removed_key_returns_to_its_default
     server.close(SECOND).await.unwrap();
 }
 
+async fn follows(server: &Server, lets_in: bool, what: &str) {
+    let mut tries = 0;
+    while lets_anonymous_in(server).await != lets_in {
+        tries += 1;
+        assert!(tries < 1_000, "{what} is not noticed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_on_the_way_to_the_file_are_followed_wherever_they_come_to_lead() {
+    use std::os::unix::fs::symlink;
+    let rig = Rig::new(&json!({}));
+    let say = |name: &str, lets_in: bool| {
+        let text = json!({"allow_anonymous": lets_in}).to_string();
+        std::fs::write(rig.path(name), text).unwrap();
+    };
+    let lead = |name: &str, target: &str| {
+        symlink(target, rig.path("new")).unwrap();
+        std::fs::rename(rig.path("new"), rig.path(name)).unwrap();
+    };
+    for name in ["one", "two"] {
+        std::fs::create_dir(rig.path(name)).unwrap();
+    }
+    say("one/s.json", true);
+    say("two/s.json", false);
+    lead("now", "one");
+    let mut options = rig.options();
+    options["settings_file"] = json!(rig.path("now/s.json"));
+    let (config, _) = ServerConfig::from_options(&options.to_string()).unwrap();
+    let server = Server::start(config).await.unwrap();
+    assert!(lets_anonymous_in(&server).await);
+    lead("now", "two");
+    follows(&server, false, "a folder's link that leads elsewhere").await;
+    say("two/s.json", true);
+    follows(&server, true, "an edit behind the new link").await;
+    std::fs::remove_file(rig.path("two/s.json")).unwrap();
+    lead("two/s.json", "../later/s.json");
+    until(|| failures(&server) > 0).await;
+    std::fs::create_dir(rig.path("later")).unwrap();
+    say("later/s.json", false);
+    follows(&server, false, "what a link leads to and comes later").await;
+    say("later/s.json", true);
+    follows(&server, true, "an edit of what came later").await;
+    server.close(SECOND).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_file_changes_nothing_as_a_whole_and_its_repair_is_taken() {
     let rig = Rig::new(&json!({"allow_anonymous": false}));
@@ -331,6 +379,62 @@ fn the_command_does_not_start_with_a_bad_file_and_says_what_is_wrong() {
     let (code, said) = ends(folder.path(), fine, &["--check-config"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("colour"), "{said}");
+}
+
+/// What `serve --check-config` says with this in the environment, and its code.
+fn checked(folder: &Path, more: &[&str], variable: (&str, &str)) -> (Option<i32>, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_restante"));
+    command
+        .current_dir(folder)
+        .args(["serve", "--check-config", "--storage", "memory"])
+        .args(more)
+        .env("NO_COLOR", "1")
+        .env(variable.0, variable.1)
+        .stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn a_switch_in_the_environment_that_is_no_switch_stops_the_start() {
+    let folder = TempDir::new().unwrap();
+    let check = |text: &str| checked(folder.path(), &[], ("RESTANTE_AUTH_ENABLED", text));
+    for word in ["1", "YES", "true", "On", "0", "no", "FALSE", "off", ""] {
+        let (code, said) = check(word);
+        assert_eq!(code, Some(0), "{word:?}: {said}");
+    }
+    for word in ["2", "enabled", "ja", "true false"] {
+        let (code, said) = check(word);
+        assert_eq!(code, Some(1), "{word:?}: {said}");
+        assert!(said.contains("RESTANTE_AUTH_ENABLED must be"), "{said}");
+    }
+}
+
+#[test]
+fn of_a_settings_file_that_is_not_there_the_check_says_what_the_start_would() {
+    let folder = TempDir::new().unwrap();
+    let check = |file: &Path| {
+        let file = file.to_string_lossy();
+        checked(
+            folder.path(),
+            &["--settings", &file],
+            ("RESTANTE_PORT", "0"),
+        )
+    };
+    let file = folder.path().join("new.json");
+    let (code, said) = check(&file);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("new.json is not there") && said.contains("nothing is wrong"));
+    assert!(!file.exists(), "a check makes nothing");
+    for file in [
+        folder.path().join("none/new.json"),
+        folder.path().to_owned(),
+    ] {
+        let (code, said) = check(&file);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("settings file"), "{said}");
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use restante::operator::{self, Terminal, Variables};
-use restante::server::{Server, ServerConfig, Settings};
+use restante::server::{Server, ServerConfig, Settings, parse_switch, switch};
 use restante::{Error, ErrorKind, Result};
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
@@ -28,10 +28,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the broker until SIGINT or SIGTERM.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Tells, checks, exports or fills a store that no broker uses.
     #[command(subcommand)]
-    Store(store::Command),
+    Store(Box<store::Command>),
     /// Orders a running broker about: `restante admin --help`.
     #[command(disable_help_flag = true)]
     Admin {
@@ -95,7 +95,7 @@ struct Serve {
     data_dir: Option<String>,
     /// Clients must show who they are.
     #[arg(long, env = "RESTANTE_AUTH_ENABLED", num_args = 0..=1, default_missing_value = "true")]
-    auth: Option<bool>,
+    auth: Option<String>,
     /// Where realms and tokens are kept.
     #[arg(long, env = "RESTANTE_AUTH_STORE", num_args = 0..=1, default_missing_value = "true")]
     auth_store: Option<String>,
@@ -131,8 +131,8 @@ fn main() -> ExitCode {
     }
     let done = env_file::args().and_then(|args| match Cli::parse_from(args).command {
         Command::Serve(serve) if serve.check_config => check(&serve).map(|()| ExitCode::SUCCESS),
-        Command::Serve(serve) => run(serve).map(|()| ExitCode::SUCCESS),
-        Command::Store(command) => store::run(command),
+        Command::Serve(serve) => run(*serve).map(|()| ExitCode::SUCCESS),
+        Command::Store(command) => store::run(*command),
         Command::Admin { .. } => admin(),
     });
     told(done)
@@ -178,9 +178,7 @@ fn runtime() -> Result<Runtime> {
 }
 
 fn check(serve: &Serve) -> Result<()> {
-    let (config, warnings) = serve.settings()?.read_again()?;
-    config.check()?;
-    warn(&warnings);
+    warn(&serve.settings()?.check()?);
     // Without standard output nobody wants to know.
     let _ = writeln!(std::io::stdout(), "nothing is wrong");
     Ok(())
@@ -272,7 +270,9 @@ impl Serve {
             over.extend(value.map(|value| (name.to_owned(), value)));
         }
         let mut auth = Map::new();
-        if let Some(is_on) = self.auth {
+        // An empty variable is as good as none.
+        if let Some(text) = self.auth.as_deref().filter(|text| !text.is_empty()) {
+            let is_on = parse_switch("--auth or RESTANTE_AUTH_ENABLED", text)?;
             auth.insert("enabled".to_owned(), is_on.into());
         }
         if let Some(file) = &self.env_file {
@@ -299,9 +299,8 @@ impl Serve {
     /// `true`, `false` or a path.
     fn auth_store(&self) -> Option<Value> {
         Some(match self.auth_store.as_deref()? {
-            "true" => true.into(),
-            "false" | "" => false.into(),
-            path => path.into(),
+            "" => false.into(),
+            text => switch(text).map_or_else(|| text.into(), Value::from),
         })
     }
 }

@@ -6,6 +6,7 @@ use super::super::args::{External, ManagementTokens, Requests, Tokens};
 use super::super::secrets::{Given, mint, usage};
 use super::{Act, Danger, Desk, List, Members, Plan, Step, View, duration, json, members};
 use crate::Result;
+use crate::auth::ValidatorUrl;
 
 pub(super) fn tokens(tokens: Tokens, desk: &mut Desk<'_>) -> Result<Plan> {
     match tokens {
@@ -119,12 +120,17 @@ pub(super) fn external(external: External, desk: &mut Desk<'_>) -> Result<Plan> 
         (_, Some(prefix)) => format!("realms {prefix}…"),
         _ => "all realms".to_owned(),
     };
+    let address = desk.address("url", &url)?;
     let said = match url.is_empty() {
         true => format!("the validator of {whose} is gone"),
-        false => format!("{url} is asked about tokens of {whose}"),
+        false => {
+            // What its query holds may be a secret.
+            let url = ValidatorUrl::parse(&address)?.shown();
+            format!("{url} is asked about tokens of {whose}")
+        }
     };
     let body = members([
-        ("auth_url", desk.address("url", &url)?.into()),
+        ("auth_url", address.into()),
         ("realm", realm.into()),
         ("realm_prefix", prefix.into()),
     ]);

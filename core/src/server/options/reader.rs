@@ -157,7 +157,8 @@ impl Options {
             return Ok(Vec::new());
         };
         let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
-        let paths: Vec<_> = list.iter().filter_map(Value::as_str).collect();
+        let texts = list.iter().filter_map(Value::as_str);
+        let paths: Vec<_> = texts.filter(|path| !path.is_empty()).collect();
         if !value.is_array() || paths.len() != list.len() {
             return Err(self.wrong(names[0], "a list of paths"));
         }

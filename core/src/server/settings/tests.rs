@@ -28,6 +28,25 @@ fn settings(folder: &TempDir, text: &str, base: Value) -> Settings {
 }
 
 #[test]
+fn a_switch_is_said_by_the_usual_words_in_any_case_and_by_nothing_else() {
+    for (words, is_on) in [
+        (["1", "true", "yes", "on"], true),
+        (["0", "false", "no", "off"], false),
+    ] {
+        for word in words {
+            for spelt in [word.to_owned(), word.to_uppercase(), format!(" {word} ")] {
+                assert_eq!(parse_switch("X", &spelt), Ok(is_on), "{spelt:?}");
+            }
+        }
+    }
+    for wrong in ["", "2", "y", "enabled", "tru", "hush-hush"] {
+        let error = parse_switch("X", wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.message().starts_with("X must be") && !error.message().contains("hush"));
+    }
+}
+
+#[test]
 fn objects_are_merged_and_everything_else_is_replaced() {
     let base = json!({"limits": {"a": 1, "b": 2}, "transports": ["polling"], "port": 1});
     let over = json!({"limits": {"b": 3}, "transports": ["websocket"], "port": null});

@@ -13,8 +13,10 @@ mod scoped;
 mod secrets;
 mod sessions;
 mod starting;
+mod switching;
 mod tokens;
 mod two;
+mod waiting;
 
 use std::time::Duration;
 

@@ -22,6 +22,14 @@ async fn start(folder: &Path) -> Server {
     Server::start(config).await.unwrap()
 }
 
+/// Asserts that a command may have the server open this nowhere.
+async fn assert_confined(server: &Server, wish: Value) {
+    let mut body = wish;
+    body["command"] = json!("set_persistence");
+    let answer = order(server.local_addr(), &body).await;
+    assert_refused(&answer, 400, "config");
+}
+
 async fn order(addr: std::net::SocketAddr, body: &Value) -> Value {
     let order = signed(Action::Command, ADMIN, SystemClock::new().now(), body);
     let mut client = Client::connect(addr, "operator").await;
@@ -125,6 +133,46 @@ async fn a_store_that_cannot_be_had_changes_nothing() {
         "{view}"
     );
     assert_waiting(&server, 10).await;
+    server.close(10 * SECOND).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_data_dir_a_command_opens_nothing_outside_the_working_directory() {
+    let outside = TempDir::new().unwrap();
+    let server = start(Path::new("")).await;
+    let out = outside.path().join("it.sqlite");
+    assert_confined(&server, json!({ "storage": "sqlite", "filename": out })).await;
+    assert_confined(
+        &server,
+        json!({ "storage": "sqlite", "filename": "../it.sqlite" }),
+    )
+    .await;
+    assert!(!out.exists() && !Path::new("../it.sqlite").exists());
+    server.close(10 * SECOND).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_names_the_files_of_a_redis_within_the_folders_too() {
+    let folder = TempDir::new().unwrap();
+    let server = start(folder.path()).await;
+    let nobody = format!("rediss://127.0.0.1:{}", crate::redis::server::free_port());
+    for (name, more) in [
+        ("fallback_filename", json!({ "fallback": "sqlite" })),
+        ("tls_ca", json!({})),
+        (
+            "tls_cert",
+            json!({ "tls_key": folder.path().join("key.pem") }),
+        ),
+        (
+            "tls_key",
+            json!({ "tls_cert": folder.path().join("cert.pem") }),
+        ),
+    ] {
+        let mut options = more;
+        options["url"] = json!(nobody);
+        options[name] = json!("/etc/passwd");
+        assert_confined(&server, json!({ "storage": "redis", "options": options })).await;
+    }
     server.close(10 * SECOND).await.unwrap();
 }
 

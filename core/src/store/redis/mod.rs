@@ -147,8 +147,10 @@ impl RedisStore {
             .run(async move {
                 let durability = start::check_in_time(&opening.hub).await?;
                 notices::start(&opening).await?;
-                opening.load().await?;
+                // Of a copy that was cut nothing can be read: only its names are needed to drop it.
+                opening.load_realms().await?;
                 leads::check(&opening, purpose).await?;
+                opening.load().await?;
                 Ok(durability)
             })
             .await

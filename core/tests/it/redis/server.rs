@@ -33,6 +33,12 @@ pub fn free_port() -> u16 {
 impl RedisServer {
     /// A server with these options, as on its command line.
     pub fn start(options: &[&str]) -> Self {
+        // Another process may take a port right before it does.
+        let started = (0..4).find_map(|_| Self::try_start(options).ok());
+        started.unwrap_or_else(|| Self::try_start(options).unwrap())
+    }
+
+    fn try_start(options: &[&str]) -> Result<Self, String> {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("restante-redis-{}-{count}", std::process::id());
         let dir = std::env::temp_dir().join(name);
@@ -43,12 +49,17 @@ impl RedisServer {
             options: options.iter().map(|option| (*option).to_owned()).collect(),
             running: None,
         };
-        server.run();
-        server
+        server.try_run()?;
+        Ok(server)
     }
 
     /// Starts it again, with what it had written.
     pub fn run(&mut self) {
+        self.try_run().unwrap();
+    }
+
+    /// What it says, if it does not start.
+    fn try_run(&mut self) -> Result<(), String> {
         let dir = self.dir.to_str().unwrap().to_owned();
         let mut child = Command::new("sh")
             .args(["-c", KEEPER, "keeper", "--port", &self.port.to_string()])
@@ -67,9 +78,14 @@ impl RedisServer {
             said.push(line);
             said.last().unwrap().contains("eady to accept connections")
         });
-        assert!(is_ready, "redis-server did not start: {said:?}");
+        if !is_ready {
+            drop(input);
+            child.wait().unwrap();
+            return Err(format!("redis-server did not start: {said:?}"));
+        }
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         self.running = Some((child, input, pid));
+        Ok(())
     }
 
     fn signal(&self, name: &str) {

@@ -95,8 +95,14 @@ async fn a_failover_under_load_keeps_order_and_needs_no_restart() {
     options.sentinel = Some(MASTER.to_owned());
     options.timeout = Duration::from_secs(30);
     let rig = Rig::new(options).await;
-    // The queue itself has come to the replica.
-    say(master.port, &["WAIT", "1", "5000"]);
+    let told = |port, name: &str| {
+        let info = say(port, &["INFO", "replication"]);
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.map(str::to_owned)
+    };
+    until("the queue itself has come to the replica", || {
+        told(master.port, "master_repl_offset:") == told(replica.port, "slave_repl_offset:")
+    });
     let calls: Vec<_> = (0..2_000).map(|_| rig.put()).collect();
     let waiting = tokio::spawn(async move {
         let mut outcomes = Vec::new();

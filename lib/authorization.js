@@ -41,11 +41,11 @@ function canonical(value) {
   return `{${Object.keys(value).sort().map(member).join(',')}}`;
 }
 
-/** A body as the wire carries it: what JSON leaves of it, but nothing that JSON would make something else. */
-function plain(body) {
+/** What JSON leaves of a body; `check` may refuse parts of it. */
+function plain(body, check) {
   let text;
   try {
-    text = JSON.stringify(body || {}, carried);
+    text = JSON.stringify(body || {}, check);
   } catch (error) {
     if (error.code === 'bad_command') throw error;
     throw refused(`the body must be plain JSON: ${error.message}`, 'not_carriable');
@@ -55,7 +55,7 @@ function plain(body) {
   return value;
 }
 
-/** NaN would become null, which is absent; half a surrogate pair cannot be signed. */
+/** What we send is what was meant: NaN would become null, which is absent; half a surrogate pair is no text to others. */
 function carried(name, value) {
   if (typeof value === 'number') kinds.finite(value, name);
   if (!name.isWellFormed() || (typeof value === 'string' && !value.isWellFormed())) {
@@ -129,7 +129,7 @@ function refusal(response) {
 
 function signed(secret, action, body, opts) {
   const where = target(read(opts, OPTIONS));
-  const sent = plain(body);
+  const sent = plain(body, carried);
   // Before anything is opened: what cannot be signed is refused at the call.
   sign(secret, action, sent);
   return over(where, (socket) => ask(socket, action, { body: sent, proof: sign(secret, action, sent) }, where.timeout));
@@ -165,7 +165,7 @@ async function realmManagementCommand(managerKey, realm, command, opts) {
 
 /** A request with an id and a token of its own, if it has none: then the caller knows what to log in with. */
 function wish(request) {
-  const { client_id = request?.clientId, client_name = request?.clientName, client_token = request?.clientToken, ...more } = plain(request);
+  const { client_id = request?.clientId, client_name = request?.clientName, client_token = request?.clientToken, ...more } = plain(request, carried);
   const { realm = 'default', role, challenge_response = more.challengeResponse } = more;
   const id = kinds.text(client_id ?? `client-${randomBytes(6).toString('hex')}`, 'client_id');
   const token = client_token ?? randomBytes(32).toString('hex');

@@ -40,18 +40,7 @@ impl Secret {
         Ok(Self(text.into()))
     }
 
-    /// Refuses one that is too short to be chosen for what it is; `what` names it.
-    ///
-    /// # Errors
-    /// `bad_command`.
-    pub(super) fn check_length(&self, what: &str, shortest: usize) -> Result<()> {
-        if !self.is_short(shortest) {
-            return Ok(());
-        }
-        let message = format!("{what} has at least {shortest} characters");
-        Err(Error::new(ErrorKind::BadCommand, message))
-    }
-
+    /// Whether it is too short to be chosen for what it is.
     pub(super) fn is_short(&self, shortest: usize) -> bool {
         self.0.chars().take(shortest).count() < shortest
     }

@@ -218,12 +218,11 @@ impl Inner {
     }
 }
 
-fn check_signing(what: &str, key: Option<&Secret>) -> Result<()> {
-    key.map_or(Ok(()), |key| key.check_length(what, SHORTEST_SIGNING))
-}
-
-fn check_shared(key: Option<&Secret>) -> Result<()> {
-    key.map_or(Ok(()), |key| key.check_length("key", SHORTEST_SHARED))
+/// A short key is taken, as existing deployments have them, and told.
+fn warn_of_short(realm: &RealmId, what: &str, key: Option<&Secret>, shortest: usize) {
+    if key.is_some_and(|key| key.is_short(shortest)) {
+        tracing::warn!(%realm, "{what} should have at least {shortest} characters");
+    }
 }
 
 fn full() -> Error {
@@ -243,15 +242,19 @@ impl Auth {
     /// Makes a realm; answers when it ends, if it does.
     ///
     /// # Errors
-    /// `realm_exists`, also while one that has ended is not disposed of; `bad_command` for `*`, for
-    /// `default` with a lifetime, and for a key that is too short; those of the store.
+    /// `realm_exists`, also while one that has ended is not disposed of; `bad_command` for `*`, and for
+    /// `default` with a lifetime; those of the store.
     pub async fn add_realm(&self, realm: RealmId, new: NewRealm) -> Result<Option<Timestamp>> {
         if realm.as_str() == EVERY_REALM || new.lifetime != Lifetime::Permanent {
             refuse_fixed(&realm)?;
         }
-        check_signing("manager_key", new.manager_key.as_ref())?;
-        check_signing("jwt_key", new.jwt_key.as_ref())?;
-        check_shared(new.key.as_ref())?;
+        for (what, key, shortest) in [
+            ("manager_key", &new.manager_key, SHORTEST_SIGNING),
+            ("jwt_key", &new.jwt_key, SHORTEST_SIGNING),
+            ("key", &new.key, SHORTEST_SHARED),
+        ] {
+            warn_of_short(&realm, what, key.as_ref(), shortest);
+        }
         self.whole(move |inner| async move {
             refuse_full(inner.state.read().count_realms())?;
             let mut config = RealmConfig {
@@ -370,9 +373,9 @@ impl Auth {
     /// signed end.
     ///
     /// # Errors
-    /// As [`set_realm_auth`](Auth::set_realm_auth); `bad_command` for one of less than 16 characters.
+    /// As [`set_realm_auth`](Auth::set_realm_auth).
     pub async fn set_realm_manager_key(&self, realm: RealmId, key: Option<Secret>) -> Result<()> {
-        check_signing("manager_key", key.as_ref())?;
+        warn_of_short(&realm, "manager_key", key.as_ref(), SHORTEST_SIGNING);
         self.whole(move |inner| async move {
             let edit = |config: &mut RealmConfig| config.manager_key.clone_from(&key);
             inner.edit_realm(&realm, false, edit).await
@@ -386,7 +389,7 @@ impl Auth {
     /// # Errors
     /// As [`set_realm_auth`](Auth::set_realm_auth).
     pub async fn set_realm_jwt_key(&self, realm: RealmId, key: Option<Secret>) -> Result<()> {
-        check_signing("jwt_key", key.as_ref())?;
+        warn_of_short(&realm, "jwt_key", key.as_ref(), SHORTEST_SIGNING);
         self.whole(move |inner| async move {
             let edit = |config: &mut RealmConfig| config.jwt_key.clone_from(&key);
             inner.edit_realm(&realm, false, edit).await
@@ -415,14 +418,14 @@ impl Auth {
     /// sessions of the old key end.
     ///
     /// # Errors
-    /// As [`set_realm_auth`](Auth::set_realm_auth); `bad_command` for one of less than 8 characters.
+    /// As [`set_realm_auth`](Auth::set_realm_auth).
     pub async fn set_realm_key(
         &self,
         realm: RealmId,
         key: Option<Secret>,
         require_key: Option<bool>,
     ) -> Result<()> {
-        check_shared(key.as_ref())?;
+        warn_of_short(&realm, "key", key.as_ref(), SHORTEST_SHARED);
         self.whole(move |inner| async move {
             let hash = key.map(|key| key.hash());
             let edit = |config: &mut RealmConfig| {

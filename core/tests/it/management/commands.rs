@@ -126,10 +126,7 @@ fn changes() -> Vec<Change> {
             "set_realm_manager_key",
             json!({ "manager_key": "sixteen letters!" }),
             json!({ "manager_key_configured": true }),
-            vec![
-                json!({ "manager_key": 1 }),
-                json!({ "manager_key": "fifteen letters" }),
-            ],
+            vec![json!({ "manager_key": 1 })],
         ),
         (
             "set_realm_manager_key",
@@ -141,16 +138,13 @@ fn changes() -> Vec<Change> {
             "set_realm_jwt_key",
             json!({ "jwt_key": "sixteen letters!" }),
             json!({ "jwt_key_configured": true }),
-            vec![
-                json!({ "jwt_key": [] }),
-                json!({ "jwt_key": "fifteen letters" }),
-            ],
+            vec![json!({ "jwt_key": [] })],
         ),
         (
             "set_realm_key",
             json!({ "presharedKey": "8 letter", "require_key": false }),
             json!({ "key_configured": true, "require_key": false }),
-            vec![json!({ "key": {} }), json!({ "key": "7 lette" })],
+            vec![json!({ "key": {} })],
         ),
         (
             "set_realm_key",

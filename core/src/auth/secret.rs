@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::TokenHash;
+use crate::model::RealmId;
 use crate::{Error, ErrorKind, Result};
 
 /// Most bytes of a secret, and of a token that is looked at (admin.md §2.3).
@@ -26,6 +27,13 @@ pub(super) const SHORTEST_SHARED: usize = 8;
 /// A secret text; dropped from errors, logs and `Debug`.
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
+
+/// A short key is taken, as existing deployments have them, and told.
+pub(super) fn warn_of_short(realm: &RealmId, what: &str, key: Option<&Secret>, shortest: usize) {
+    if key.is_some_and(|key| key.is_short(shortest)) {
+        tracing::warn!(%realm, "{what} should have at least {shortest} characters");
+    }
+}
 
 impl Secret {
     /// A secret of at most [`MAX_SECRET`] bytes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::realm::refuse_fixed;
 use super::super::records::{self, Stored};
-use super::super::secret::{SHORTEST_SHARED, SHORTEST_SIGNING};
+use super::super::secret::{SHORTEST_SHARED, SHORTEST_SIGNING, warn_of_short};
 use super::super::{Auth, E2ee, EVERY_REALM, Inner, RealmConfig, Secret, TokenHash, is_fixed};
 use super::lifetime::{Lifetime, clamp};
 use super::{MAX_ENTRIES, TRIES};
@@ -215,13 +215,6 @@ impl Inner {
                 forgotten => return forgotten,
             }
         }
-    }
-}
-
-/// A short key is taken, as existing deployments have them, and told.
-fn warn_of_short(realm: &RealmId, what: &str, key: Option<&Secret>, shortest: usize) {
-    if key.is_some_and(|key| key.is_short(shortest)) {
-        tracing::warn!(%realm, "{what} should have at least {shortest} characters");
     }
 }
 

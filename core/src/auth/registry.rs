@@ -67,23 +67,13 @@ impl Inner {
 
     /// Stores whether authentication is on, and what the settings said of it then.
     async fn keep_enabled(&self, enabled: bool, imported: bool) -> Result<()> {
-        let keeper = self.keeper()?;
-        let now = self.clock.now();
-        let mut tries = TRIES;
-        loop {
-            let key = load::ENABLED;
-            let read = records::one(&**keeper, Collection::Settings, key, now).await?;
-            let stored = Stored {
-                entry: Some(enabled),
-                imported: Some(imported),
-                ..Stored::default()
-            };
-            let change = records::put(Collection::Settings, &read, &stored)?;
-            match keeper.change_documents(vec![change], now).await {
-                Err(error) if error.kind() == ErrorKind::Conflict && tries > 0 => tries -= 1,
-                done => return done,
-            }
-        }
+        let stored = Stored {
+            entry: Some(enabled),
+            imported: Some(imported),
+            ..Stored::default()
+        };
+        let written = self.rewrite(Collection::Settings, load::ENABLED, |_| Ok(stored.clone()));
+        written.await.map(drop)
     }
 
     /// Changes one document by what it says now; answers what it says then. `None` from `edit` removes it.
@@ -96,27 +86,43 @@ impl Inner {
     where
         T: Clone + Serialize + DeserializeOwned,
     {
+        let stored = self.rewrite(collection, key, |known: &Stored<T>| {
+            let entry = edit(known.entry.clone())?;
+            if entry.is_some() && known.moved_to.is_some() {
+                let message = "this name was given up and its tokens are still to follow: reload";
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
+            Ok(Stored {
+                removed_at: known.removed_at.filter(|_| entry.is_none()),
+                entry,
+                imported: known.imported.clone(),
+                moved_to: None,
+            })
+        });
+        Ok(stored.await?.entry)
+    }
+
+    /// Writes one document anew by all that is stored of it, again if somebody was faster.
+    async fn rewrite<T>(
+        &self,
+        collection: Collection,
+        key: &str,
+        mut anew: impl FnMut(&Stored<T>) -> Result<Stored<T>>,
+    ) -> Result<Stored<T>>
+    where
+        T: Clone + Serialize + DeserializeOwned,
+    {
         let keeper = &**self.keeper()?;
         let now = self.clock.now();
         let mut tries = TRIES;
         loop {
             let read = records::one::<T>(keeper, collection, key, now).await?;
-            let entry = edit(read.stored.entry.clone())?;
-            if entry.is_some() && read.stored.moved_to.is_some() {
-                let message = "this name was given up and its tokens are still to follow: reload";
-                return Err(Error::new(ErrorKind::Conflict, message));
-            }
-            let stored = Stored {
-                entry: entry.clone(),
-                imported: read.stored.imported.clone(),
-                moved_to: None,
-                removed_at: read.stored.removed_at.filter(|_| entry.is_none()),
-            };
+            let stored = anew(&read.stored)?;
             let change = records::put(collection, &read, &stored)?;
             match keeper.change_documents(vec![change], now).await {
                 Err(error) if error.kind() == ErrorKind::Conflict && tries > 0 => tries -= 1,
                 Err(error) => return Err(error),
-                Ok(()) => return Ok(entry),
+                Ok(()) => return Ok(stored),
             }
         }
     }

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use restante::ErrorKind;
 use restante::server::{STATE_FILE, Server, ServerConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::Client;
+use crate::harness::{self, Client};
 use crate::redis::server as redis;
 use crate::sqlite::load::{AllSeen, are_seen, consume, produce, subscribe};
 use crate::sqlite::process::{Broker, SECOND, command, soon};
@@ -97,29 +96,16 @@ async fn two_saves_by_rename_both_count_and_a_removed_key_returns_to_its_default
     let server = rig.start().await;
     assert!(lets_anonymous_in(&server).await);
     rig.save_by_rename(&json!({"allow_anonymous": false}));
-    let mut tries = 0;
-    while lets_anonymous_in(&server).await {
-        tries += 1;
-        assert!(tries < 1_000, "the first save is not noticed");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    follows(&server, false, "the first save").await;
     rig.save_by_rename(&json!({}));
-    while !lets_anonymous_in(&server).await {
-        tries += 1;
-        assert!(tries < 1_000, "the second save is not noticed");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    follows(&server, true, "the second save").await;
     assert_eq!(failures(&server), 0);
     server.close(SECOND).await.unwrap();
 }
 
 async fn follows(server: &Server, lets_in: bool, what: &str) {
-    let mut tries = 0;
-    while lets_anonymous_in(server).await != lets_in {
-        tries += 1;
-        assert!(tries < 1_000, "{what} is not noticed");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_noticed = async || lets_anonymous_in(server).await == lets_in;
+    harness::until(what, is_noticed).await;
 }
 
 #[cfg(unix)]

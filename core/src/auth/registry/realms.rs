@@ -200,21 +200,18 @@ impl Inner {
     }
 
     async fn forget_realm(&self, realm: &RealmId, now: Timestamp) -> Result<()> {
-        let keeper = &**self.keeper()?;
-        let mut tries = TRIES;
-        loop {
-            let read = records::one(keeper, Collection::Realms, realm.as_str(), now).await?;
-            let stored: Stored<RealmConfig> = Stored {
-                imported: read.stored.imported.clone(),
-                removed_at: Some(now),
-                ..Stored::default()
-            };
-            let change = records::put(Collection::Realms, &read, &stored)?;
-            match keeper.change_documents(vec![change], now).await {
-                Err(error) if error.kind() == ErrorKind::Conflict && tries > 0 => tries -= 1,
-                forgotten => return forgotten,
-            }
-        }
+        let forgotten = self.rewrite(
+            Collection::Realms,
+            realm.as_str(),
+            |known: &Stored<RealmConfig>| {
+                Ok(Stored {
+                    imported: known.imported.clone(),
+                    removed_at: Some(now),
+                    ..Stored::default()
+                })
+            },
+        );
+        forgotten.await.map(drop)
     }
 }
 

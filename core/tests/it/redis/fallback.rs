@@ -11,6 +11,7 @@ use restante::server::{Persistence, Server, Storage};
 use restante::store::RedisOptions;
 use tempfile::TempDir;
 
+use crate::harness::until;
 use crate::sqlite::load::subscribe;
 use crate::sqlite::process::{SECOND, soon};
 use crate::sqlite::swap::{client, start, waiting};
@@ -80,12 +81,7 @@ fn is_on_fallback(server: &Server) -> bool {
 }
 
 async fn until_back(server: &Server) {
-    let waiting = async {
-        while is_on_fallback(server) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    soon(waiting).await;
+    until("Redis is back", async || !is_on_fallback(server)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

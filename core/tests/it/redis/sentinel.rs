@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use restante::store::Store as _;
 use tempfile::TempDir;
 
+use crate::harness;
+
 use super::rig::Rig;
 use super::server::{KEEPER, RedisServer, free_port, say};
 
@@ -112,11 +114,8 @@ async fn a_failover_under_load_keeps_order_and_needs_no_restart() {
         outcomes
     });
     // In the middle of it.
-    let begun = Instant::now();
-    while rig.store.counters().appended < 200 {
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let is_under_way = async || rig.store.counters().appended >= 200;
+    harness::until("200 are appended", is_under_way).await;
     master.kill();
     let outcomes = waiting.await.unwrap();
     let confirmed = outcomes.iter().filter(|outcome| outcome.is_ok()).count();

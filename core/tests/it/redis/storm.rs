@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::relay::Relay;
 use super::server::{RedisServer, shared};
 use super::two::{broker, confirmed, consumer, durable, producer};
-use crate::harness::{Client, size};
+use crate::harness::{Client, size, until};
 use crate::transport::harness::PATIENCE;
 
 /// What was produced, and how often each was delivered and acknowledged.
@@ -99,8 +99,9 @@ async fn storm(subscribe: Value, names: &[&str], count: u64, seed: u64) {
         task.await.unwrap();
     }
     let done = async {
+        let mut pace = tokio::time::interval(Duration::from_millis(20));
         while !book.missing().is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            pace.tick().await;
         }
     };
     let result = timeout(PATIENCE * 3, done).await;
@@ -162,12 +163,8 @@ async fn a_broker_that_was_cut_off_gives_way_and_comes_back() {
     }
     relay.unblock();
     // Its late acks count.
-    let late = async {
-        while here.settle("ACK", &held[3], json!({})).await["ok"] != true {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, late).await.expect("a late ack counts");
+    let late = async || here.settle("ACK", &held[3], json!({})).await["ok"] == true;
+    until("a late ack counts", late).await;
     there.leave().await;
     for n in 4..6 {
         let delivery = timeout(PATIENCE, here.delivery()).await.unwrap();

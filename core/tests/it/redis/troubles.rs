@@ -6,21 +6,11 @@ use restante::ErrorKind;
 use restante::clock::SystemClock;
 use restante::store::{Bounds, Durability, QueueChange, RedisOptions, RedisStore, Store as _};
 
+use crate::harness::until;
+
 use super::relay::Relay;
 use super::rig::{Rig, now, realm, spec};
 use super::server::{self, RedisServer, free_port};
-
-/// Waits until `done` says so; fails after a while.
-async fn until<F: Future<Output = bool>>(what: &str, mut done: impl FnMut() -> F) {
-    let begun = Instant::now();
-    while !done().await {
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{what} takes too long"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 #[tokio::test]
 async fn a_store_opened_again_has_everything() {
